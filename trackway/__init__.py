@@ -1,0 +1,123 @@
+"""One tracker interface for training code.
+
+Pick backends in the trainer's YAML, make the tracker current, log from anywhere:
+
+>>> import trackway
+>>> with trackway.current_tracker(trackway.NoopTracker()):
+...     trackway.log({"loss": 0.5, "train": {"accuracy": 0.9}}, step=0)
+...     trackway.log_summary({"best_loss": 0.5})
+
+In a program the tracker comes from the configuration:
+
+```python
+from trackway import Trackers, current_tracker, log
+
+@dataclass
+class TrainerConfig:
+    tracker: Trackers = Trackers()      # one mapping or a list in YAML; the local run directory by default
+
+with config.tracker.build(run_id="digits") as tracker:
+    log({"loss": loss}, step=step)      # here, in the model, in a jit-compiled function
+```
+
+`with tracker:` finishes it at the end of the block. To be sure that everything logged so far is written, call
+`tracker.flush()`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+__path__ = pkgutil.extend_path(__path__, __name__)  # another distribution may ship trackway/backends/mine.py
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from trackway.capture import jit_log
+    from trackway.config import TrackerConfig, Trackers
+    from trackway.errors import TrackwayError, TrackwayWarning
+    from trackway.tracker import (
+        BackgroundPolicy,
+        BackgroundTracker,
+        CompositeTracker,
+        NoopTracker,
+        Tracker,
+        current_tracker,
+        get_tracker,
+        log,
+        log_artifact,
+        log_configuration,
+        log_hyperparameters,
+        log_summary,
+        set_global_tracker,
+    )
+    from trackway.values import Audio, Histogram, Html, Image, LoggableValue, Table, Text
+
+_HOME = {
+    "Audio": "values",
+    "BackgroundPolicy": "tracker",
+    "BackgroundTracker": "tracker",
+    "CompositeTracker": "tracker",
+    "Histogram": "values",
+    "Html": "values",
+    "Image": "values",
+    "LoggableValue": "values",
+    "NoopTracker": "tracker",
+    "Table": "values",
+    "Text": "values",
+    "Tracker": "tracker",
+    "TrackerConfig": "config",
+    "Trackers": "config",
+    "TrackwayError": "errors",
+    "TrackwayWarning": "errors",
+    "current_tracker": "tracker",
+    "get_tracker": "tracker",
+    "jit_log": "capture",
+    "log": "tracker",
+    "log_artifact": "tracker",
+    "log_configuration": "tracker",
+    "log_hyperparameters": "tracker",
+    "log_summary": "tracker",
+    "set_global_tracker": "tracker",
+}
+
+__all__ = [
+    "Audio",
+    "BackgroundPolicy",
+    "BackgroundTracker",
+    "CompositeTracker",
+    "Histogram",
+    "Html",
+    "Image",
+    "LoggableValue",
+    "NoopTracker",
+    "Table",
+    "Text",
+    "Tracker",
+    "TrackerConfig",
+    "Trackers",
+    "TrackwayError",
+    "TrackwayWarning",
+    "current_tracker",
+    "get_tracker",
+    "jit_log",
+    "log",
+    "log_artifact",
+    "log_configuration",
+    "log_hyperparameters",
+    "log_summary",
+    "set_global_tracker",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

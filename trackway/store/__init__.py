@@ -1,0 +1,40 @@
+"""The run directory: what trackway keeps of a run on disk, without any service.
+
+```text
+runs/digits/
+  metrics.jsonl     one line per row: {"_step": 42, "_time": 1754323200.123456, "train/loss": 0.31}
+  summary.json      last value of every metric, and what `log_summary` was given, which wins
+  config.yaml       hyper-parameters
+  run.json          id, state, attempts, artifacts
+  media/            images, audio, tables, texts that rows refer to
+  artifacts/        copies of what `log_artifact` was given
+```
+
+Write it with `LocalTracker`, in YAML `type: local`; read rows back with `read_rows`:
+
+>>> import tempfile
+>>> from trackway.store import LocalTracker, read_rows
+>>> with tempfile.TemporaryDirectory() as folder:
+...     with LocalTracker(folder) as tracker:
+...         tracker.log({"loss": 0.5}, step=0)
+...     rows = read_rows(folder)
+>>> rows[0]["_step"], rows[0]["loss"]
+(0, 0.5)
+
+Names that begin with `_` are trackway's own. At the beginning of a line they are, in this order: `_step`, `_time`,
+`_attempt` (number of the attempt, where it is not the first), `_patch` (true where the step is not above all earlier
+ones: the line adds to a step, or comes late), `_nonfinite` and `_bigint` (see `trackway.values.encode`). A mapping with
+`_type` is a histogram or refers to a file of media: a mapping of the user's own never has that name, `normalise` gives
+it one underscore more.
+
+A row is in the file when `log` returns, so a killed process loses none of them; `flush` also waits for the disk.
+"""
+
+from __future__ import annotations
+
+from trackway.store._layout import FORMAT
+from trackway.store._local import LocalTracker
+from trackway.store._reader import read_rows
+from trackway.store._summary import Summary
+
+__all__ = ["FORMAT", "LocalTracker", "Summary", "read_rows"]

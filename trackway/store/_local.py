@@ -1,0 +1,315 @@
+"""The tracker that keeps a run on disk."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+from trackway import _notices
+from trackway._locks import new_lock
+from trackway.errors import ConfigError, TrackerFinishError
+from trackway.store._layout import absolute, metrics_name, torn_name
+from trackway.store._media import MediaFolder
+from trackway.store._output import Output
+from trackway.store._records import Records
+from trackway.store._ticker import Ticker
+from trackway.store._writer import LineWriter
+from trackway.tracker import Ledger, Lifecycle, Report, Tracker, check_step, process_rank
+from trackway.tracker._callbacks import wait_for_callbacks
+from trackway.values import Row, encode, normalise, resolve
+
+__all__ = ["LocalTracker"]
+
+_open_trackers: weakref.WeakSet[LocalTracker] = weakref.WeakSet()
+
+_CURE = "; training goes on"
+_SHARED = "another tracker keeps this run; this one adds its rows alone"
+
+
+@final
+class LocalTracker(Tracker):
+    """Keeps a run in a directory: rows, summary, hyper-parameters, media and artifacts.
+
+    Each `log` is one line of `metrics.jsonl`, in the file when the call returns: a killed process loses no row. Within
+    a second it is on the disk itself, and in `summary.json`. Where the disk is full or gone, training goes on: rows
+    wait in memory, up to 64 MiB or 100,000 of them, and are written in order once that is possible.
+
+    An existing directory is continued: nothing in it is overwritten, the step counter goes on after its last row. A
+    process of rank 1 and above writes its rows to `metrics.rank<N>.jsonl` and ignores summary, hyper-parameters and
+    artifacts, which are the primary process's to keep. So does a second tracker on a directory that another one has
+    open, which says so and counts what it leaves out.
+
+    A line whose step is not above those before it in the file has `"_patch": true`, one of a later attempt
+    `"_attempt": <number>`. A row logged by a signal handler while another is being written follows it.
+
+    No call but the constructor and `finish` raises for what the disk does; `report` counts it. Thread-safe. In a
+    forked child every method does nothing and is counted.
+
+    Attributes:
+        directory: The run directory, absolute.
+        run_id: The run's id.
+        rank: This process's rank.
+    """
+
+    name: str = "local"
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        run_id: str | None = None,
+        strict_json: bool = False,
+        rank: int | None = None,
+        sync_interval: float = 1.0,
+    ) -> None:
+        """Open *directory*, and make it where it does not exist.
+
+        Args:
+            directory: The directory of this one run. Relative paths are taken from the present working directory.
+            run_id: The id noted in `run.json`; None takes the directory's name. A run that exists keeps its own.
+            strict_json: Write NaN and infinities as null, and what they were beside it, for parsers that refuse them.
+            rank: The process's rank; None finds it out, see `trackway.tracker.process_rank`.
+            sync_interval: Seconds between two waits for the disk, on a thread of their own.
+
+        Raises:
+            ConfigError: if the directory cannot be made or written to, or was written by a later version.
+        """
+        self.directory: Path = absolute(directory)
+        self.rank: int = process_rank() if rank is None else rank
+        self._strict = strict_json
+        self._encode: Callable[[Row], bytes] = partial(encode, strict=True) if strict_json else encode
+        self._ledger = Ledger(self.name)
+        self._life = Lifecycle(self._ledger)
+        self._lock = new_lock()
+        self._error: BaseException | None = None
+        self._shut = False
+        self._media = MediaFolder(self.directory, self.rank, partial(_media_failed, self._ledger))
+        self._rows = LineWriter(self.directory / metrics_name(self.rank), self.directory / torn_name(self.rank))
+        self._output = Output(self._lock, self._rows, self._ledger)
+        self._records = self._output.records = self._open(run_id, sync_interval)
+        self.run_id: str = self._records.run_id if self._records else run_id or self.directory.name
+        self._rows.said.tell()
+        _open_trackers.add(self)
+        self._ticker = Ticker(self._output.tick, sync_interval, "trackway-local")
+        self._ticker.start()
+        self._dropped = weakref.finalize(self, _let_go, self._output, self._ticker, self._life)
+        self._dropped.atexit = False  # see _keep_all
+        _notices.logger.info("local: run %s is kept in %s", self.run_id, self.directory)
+        if self._records is not None and self._records.had_finished:
+            _notices.logger.warning(
+                "local: run %s had finished and is continued, attempt %d, from step %d on; a new run needs another id",
+                self.run_id,
+                self._records.attempt,
+                self._output.next_step,
+            )
+
+    def _open(self, run_id: str | None, interval: float) -> Records | None:
+        try:
+            return self._opened(run_id, interval)
+        except OSError as error:
+            self._rows.close()
+            raise ConfigError(
+                f"local: the run directory {self.directory} cannot be written: {error.strerror or error}; give "
+                "another `dir`, or set TRACKWAY_DIR"
+            ) from error
+        except ConfigError:
+            self._rows.close()
+            raise
+
+    def _opened(self, run_id: str | None, interval: float) -> Records | None:
+        tail = self._rows.open()
+        following = 1 if tail.last is None else tail.attempt + 1
+        self._output.follow(tail)
+        self._output.attempt = tail.attempt if self._rows.shared else following
+        if self.rank or self._rows.shared:
+            return None
+        records = Records(
+            self.directory,
+            run_id,
+            self._ledger,
+            self._lock,
+            self._rows.end,
+            attempt=following,
+            interval=interval,
+            strict=self._strict,
+        )
+        self._output.attempt = records.attempt
+        self._media.keep_only(records.explicit_summary)
+        records.restore(self.directory / metrics_name(0))
+        records.start()
+        return records
+
+    def log(self, metrics: Mapping[str, Any], *, step: int | None = None, commit: bool | None = None) -> None:  # noqa: ARG002 - one call, one line
+        """Write one row; *step* None takes the last step + 1, *commit* is ignored: each call is a line of its own.
+
+        Raises:
+            StepError: if *step* is not an integer.
+            TypeError: if *metrics* is not a mapping.
+        """
+        if self._shut and not self._life.accepts("log"):
+            return
+        number = check_step(step)
+        row = normalise(metrics)
+        if row.pending:
+            row = resolve(row)
+        if row.downgrades:
+            self._ledger.count_downgrades(row)
+        if row.has_media:
+            row = self._media.store(row, self._output.next_step if number is None else number)
+        body = self._encode(row)
+        rest = b"," + body[1:] + b"\n" if row else b"}\n"
+        with self._lock:
+            self._output.put(number, rest, row)
+        if self._output.refused:
+            self._count_refused()
+        if self._rows.said.waiting:
+            self._rows.said.tell()
+
+    def _count_refused(self) -> None:
+        """Count rows that came while the tracker was being finished."""
+        with self._lock:
+            refused, self._output.refused = self._output.refused, 0
+        for _ in range(refused):
+            self._life.accepts("log")
+
+    def _settled(self, payload: Mapping[str, Any]) -> Row:
+        """The row with all its values on the host; what was downgraded is counted."""
+        row = resolve(normalise(payload, reserved=False))
+        self._ledger.count_downgrades(row)
+        return row
+
+    def log_summary(self, metrics: Mapping[str, Any]) -> None:
+        """Set summary values, which no logged row overwrites; they are on disk when the call returns."""
+        if not self._life.accepts("log_summary"):
+            return
+        row = self._settled(metrics)
+        if self._records is None:
+            self._leave_out("log_summary")
+        elif not row.has_media:
+            self._records.set_summary(row)
+        elif self._records.set_summary(self._media.store(row, None)):
+            self._media.keep_only(self._records.explicit_summary)
+
+    def _leave_out(self, method: str) -> None:
+        """Count what this tracker is not the one to keep, unless that follows from its rank."""
+        if not self.rank:
+            self._ledger.drop(method, _SHARED)
+
+    def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None:
+        """Merge *hparams* into `config.yaml`; a changed value is noted, old and new, in `run.json`."""
+        if not self._life.accepts("log_hyperparameters"):
+            return
+        row = self._settled(hparams)
+        if self._records is None:
+            self._leave_out("log_hyperparameters")
+        else:
+            self._records.set_config(row)
+
+    def log_artifact(
+        self,
+        artifact_path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002 - the interface's word
+    ) -> None:
+        """Copy a file or folder into `artifacts/`; a name used before gives a new version beside the earlier one.
+
+        What cannot be copied is counted and said, not raised. Takes as long as the copying does. `run.json` lists it
+        within about a second, or after `flush`.
+        """
+        if not self._life.accepts("log_artifact"):
+            return
+        if self._records is None:
+            self._leave_out("log_artifact")
+            return
+        try:
+            path = os.fsdecode(artifact_path)
+            if not os.path.exists(path):  # noqa: PTH110 - Path("") would be the working directory
+                self._ledger.drop(f"artifact {path!r}", "there is no such file or folder")
+                return
+            self._records.add_artifact(Path(path), str(name or Path(path).resolve().name), type)
+        except (OSError, ValueError, TypeError) as error:
+            self._ledger.fail("log_artifact", error, _CURE)
+
+    def mark_failed(self, error: BaseException) -> None:
+        """Have `finish` note that the run failed, with the error's type and text."""
+        if self._life.accepts("mark_failed"):
+            self._error = error
+
+    def report(self) -> Report:
+        """Return what became of the rows so far."""
+        with self._lock:
+            report = self._ledger.report(pending=self._rows.waiting)
+            return dataclasses.replace(report, accepted=self._output.accepted, delivered=self._rows.delivered)
+
+    def flush(self) -> None:
+        """Wait until rows, summary, hyper-parameters and run.json are on the disk, as far as it takes them."""
+        wait_for_callbacks()
+        if self._life.accepts("flush"):
+            self._output.write_all()
+
+    def finish(self) -> None:
+        """Write out everything and close the run: state "finished", or "failed" after `mark_failed`.
+
+        Raises:
+            TrackerFinishError: if rows could not be kept.
+        """
+        wait_for_callbacks()
+        if not self._life.end():
+            return
+        self._shut = True
+        self._dropped.detach()
+        self._ticker.stop()
+        self._output.write_rows()
+        lost = self._output.close()
+        _open_trackers.discard(self)
+        if self._records is not None:
+            self._records.end(self._error)
+        self._rows.said.tell()
+        if lost:
+            self._ledger.drop("log", "rows that could not be written", lost)
+            reason = OSError(f"local: {lost} rows of {self._output.accepted} could not be written to {self.directory}")
+            raise TrackerFinishError("rows of the run were lost", [reason])
+
+
+def _media_failed(ledger: Ledger, path: str, error: Exception) -> None:
+    reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    ledger.drop(path, f"its file could not be written: {reason}")
+
+
+def _let_go(output: Output, ticker: Ticker, life: Lifecycle) -> None:
+    """A tracker that nobody holds any more leaves what it has on disk, and neither thread nor open file behind."""
+    if not life.foreign:
+        ticker.stop(wait=False)  # this may be called in the midst of anything
+        output.write_all()
+        output.close()
+
+
+def _keep_all() -> None:
+    """A program that ends without `finish` keeps its summary; the state stays "running", as for a killed one.
+
+    Registered at import, so that it runs after those who hand over their last rows at exit.
+    """
+    for tracker in tuple(_open_trackers):
+        if not tracker._life.foreign and not tracker._life.finished:  # noqa: SLF001 - the same module
+            tracker._output.write_all()  # noqa: SLF001
+
+
+def _shut_all() -> None:
+    """In a forked child every tracker of the parent is shut; asking for the process id at each row costs more.
+
+    Its copy of the open file goes too, or a child that outlives the parent would hold the lock on the run.
+    """
+    for tracker in tuple(_open_trackers):
+        tracker._shut = True  # noqa: SLF001 - the same module
+        tracker._rows.close()  # noqa: SLF001
+
+
+atexit.register(_keep_all)
+os.register_at_fork(after_in_child=_shut_all)

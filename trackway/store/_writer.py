@@ -1,0 +1,239 @@
+"""Appending lines to a file so that none is torn, doubled or lost while there is any way to keep it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections import deque
+from pathlib import Path
+from typing import final
+
+from trackway.store._diagnostics import Diagnostics
+from trackway.store._reopen import Tail, look, mend
+
+__all__ = ["LineWriter"]
+
+_MAX_ROWS = 100_000
+_MAX_BYTES = 64 << 20
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 5.0
+
+
+@final
+class LineWriter:
+    """Writes each line with one call to the operating system; lines that it refuses wait in memory, in order.
+
+    Its owner holds one re-entrant lock around every method but `sync`. A signal handler or finaliser that appends
+    while an append is under way on the same thread is served after it.
+
+    Attributes:
+        shared: Whether another process, or another writer of this one, had the file open before.
+        delivered: Lines that are in the file.
+        lost: Lines that had to be given up because too many waited.
+        said: Messages for the owner to tell, see `Diagnostics`.
+    """
+
+    def __init__(self, path: Path, torn: Path, *, max_rows: int = _MAX_ROWS, max_bytes: int = _MAX_BYTES) -> None:
+        self._path = path
+        self._torn = torn
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._fd = -1
+        self._rest = b""  # what is still to write of a line of which the file has the beginning
+        self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        self._busy = False
+        self._closed = False
+        self._indirect = True  # whether a line may not go straight to the file: something waits, or no file is open
+        self._unsynced = False
+        self._delay = _FIRST_DELAY
+        self._retry_at = 0.0
+        self.shared = False
+        self.delivered = 0
+        self.lost = 0
+        self.said = Diagnostics()
+
+    @property
+    def waiting(self) -> int:
+        """Number of lines in memory."""
+        return len(self._backlog) + bool(self._rest)
+
+    def end(self) -> int:
+        """Return where the file ends, in bytes; 0 where that cannot be told."""
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError:
+            return 0
+
+    def open(self) -> Tail:
+        """Open the file, mend its end if nobody else has it open, and return what its end says.
+
+        Raises:
+            OSError: if the file cannot be opened.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        try:
+            self.shared = not self._lock(fd)
+            tail = look(fd) if self.shared else mend(fd, self._torn)
+        except OSError:
+            os.close(fd)
+            raise
+        if tail.moved:
+            self.said.note(
+                f"local: the last line of {self._path} was torn; its {tail.moved} bytes were moved to {self._torn.name}"
+            )
+        self._fd = fd
+        self._indirect = bool(self.waiting)
+        return tail
+
+    def _lock(self, fd: int) -> bool:
+        """Take the advisory lock; False where another process holds it, which then owns the end of the file."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.said.note(
+                f"local: {self._path} is being written by someone else too, and will hold the rows of both. Summary, "
+                "hyper-parameters and artifacts are kept for the first one alone. Give each run an id of its own"
+            )
+            return False
+        except OSError:
+            return True  # a file system without locks
+        return True
+
+    def append(self, line: bytes) -> bool:
+        """Write *line*, which ends in a newline, or keep it for later; return False once the writer is closed."""
+        if self._indirect or self._busy:
+            return self._append_waiting(line)
+        self._busy = True
+        try:
+            written = os.write(self._fd, line)
+            if written == len(line):
+                self.delivered += 1
+                self._unsynced = True
+            else:
+                self._rest = line[written:]
+                self._indirect = True
+        except OSError as error:
+            self._keep(line)
+            self._failed(error)
+        finally:
+            self._busy = False
+        if self._indirect:
+            self.drain_if_due()
+        return True
+
+    def _append_waiting(self, line: bytes) -> bool:
+        if self._closed:
+            return False
+        self._keep(line)
+        self.drain_if_due()
+        return True
+
+    def _keep(self, line: bytes) -> None:
+        self._indirect = True
+        self._backlog.append(line)
+        self._backlog_bytes += len(line)
+        while len(self._backlog) > 1 and (len(self._backlog) > self._max_rows or self._backlog_bytes > self._max_bytes):
+            self._backlog_bytes -= len(self._backlog.popleft())
+            self.lost += 1
+
+    def drain_if_due(self) -> None:
+        """Try to write what waits, unless that failed a moment ago."""
+        if time.monotonic() >= self._retry_at:
+            self.drain()
+
+    def drain(self) -> bool:
+        """Try to write what waits; return whether nothing does any more."""
+        if self._busy or self._closed:
+            return not self.waiting
+        self._busy = True
+        try:
+            if self._fd < 0:
+                self.open()
+            self._write_waiting()
+        except OSError as error:
+            self._failed(error)
+            return False
+        finally:
+            self._busy = False
+        self._delay, self._retry_at = _FIRST_DELAY, 0.0
+        self._indirect = False
+        self.said.well(f"local: {self._path} can be written again, and has all that waited{self._losses()}")
+        return True
+
+    def _write_waiting(self) -> None:
+        while self._rest or self._backlog:
+            if not self._rest:
+                self._rest = self._backlog.popleft()
+                self._backlog_bytes -= len(self._rest)
+            written = os.write(self._fd, self._rest)
+            if written == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._unsynced = True
+            self._rest = self._rest[written:]
+            if not self._rest:
+                self.delivered += 1
+
+    def _failed(self, error: OSError) -> None:
+        self._retry_at = time.monotonic() + self._delay
+        self._delay = min(2 * self._delay, _LONGEST_DELAY)
+        if error.errno in {errno.ESTALE, errno.EBADF}:
+            self._release()
+        self.said.trouble(
+            f"local: {self._path} cannot be written: {error.strerror or error}; training goes on, {self.waiting} rows "
+            f"wait in memory (at most {self._max_rows} rows or {self._max_bytes >> 20} MiB) and are written once it "
+            f"can be{self._losses()}"
+        )
+
+    def _losses(self) -> str:
+        return f"; {self.lost} rows had to be given up" if self.lost else ""
+
+    def renew(self) -> bool:
+        """Have the file made anew where it was deleted under the writer; return whether it was."""
+        if self._fd < 0 or self._busy or not _is_deleted(self._fd):
+            return False
+        self.said.note(f"local: {self._path} was deleted while it was being written; later rows go to a new one")
+        self._release()
+        return self.drain()
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written. Needs no lock: appending goes on meanwhile.
+
+        Raises:
+            OSError: if the disk reports an error.
+        """
+        fd = self._fd
+        if not self._unsynced or fd < 0:
+            return
+        self._unsynced = False
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno not in {errno.EINVAL, errno.EBADF}:  # not a file on a disk; closed meanwhile
+                raise
+
+    def close(self) -> None:
+        """Close the file; lines that still wait are lost."""
+        self._closed = True
+        self.lost += self.waiting
+        self._backlog.clear()
+        self._rest = b""
+        self._release()
+
+    def _release(self) -> None:
+        fd, self._fd = self._fd, -1
+        self._indirect = True
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _is_deleted(fd: int) -> bool:
+    try:
+        return os.fstat(fd).st_nlink == 0
+    except OSError:  # the file system is gone: writing will tell
+        return False

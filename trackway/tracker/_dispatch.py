@@ -1,0 +1,184 @@
+"""One dispatch for all wrappers: each method of the interface becomes a `Call` that a wrapper handles in one place.
+
+Because the methods are taken from the interface itself, a method added to `Tracker` passes through every wrapper
+without anyone having to remember it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar, cast, final
+
+from trackway.tracker._interface import Tracker
+from trackway.tracker._steps import check_step
+from trackway.values import Row, normalise, resolve
+
+__all__ = ["INTERFACE", "Call", "ForwardingTracker", "walk"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INTERFACE: tuple[str, ...] = tuple(
+    name for name, value in vars(Tracker).items() if inspect.isfunction(value) and not name.startswith("_")
+)
+"""Names of the methods that make up the tracker interface."""
+
+_METRICS = frozenset({"log", "add"})
+
+
+def _payload_parameter(method: str) -> tuple[int | None, str | None]:
+    """Position and name of the parameter of *method* that takes a mapping of names to values."""
+    parameters = list(inspect.signature(getattr(Tracker, method)).parameters.values())[1:]
+    for position, parameter in enumerate(parameters):
+        if str(parameter.annotation).startswith("Mapping"):
+            return position, parameter.name
+    return None, None
+
+
+_PAYLOADS = {method: _payload_parameter(method) for method in INTERFACE}
+
+
+@final
+class Call:
+    """One call of an interface method, ready to be made on any number of trackers, now or later.
+
+    Payloads are normalised and the step is checked when the call is made up, on the caller's thread: what is queued
+    afterwards is independent of the caller's objects.
+
+    Attributes:
+        method: Name of the method.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        payload: The mapping among them, normalised; None for a method without one.
+        shared: Whether several trackers get the call, so that each needs a payload of its own.
+    """
+
+    __slots__ = ("_resolved", "args", "kwargs", "method", "payload", "shared")
+
+    def __init__(self, method: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
+        """Make up a call of *method*; raises what `check_step` and `normalise` raise."""
+        kwargs = dict(kwargs) if kwargs else {}
+        if "step" in kwargs:  # first: a wrong step must not use up a generator in the payload
+            kwargs["step"] = check_step(kwargs["step"])
+        self.method = method
+        self.payload: Row | None = None
+        self.shared = False
+        self._resolved: Call | None = None
+        position, name = _PAYLOADS.get(method, (None, None))
+        if position is not None and position < len(args):
+            self.payload = _row(method, args[position])
+            args = (*args[:position], self.payload, *args[position + 1 :])
+        elif name in kwargs:
+            self.payload = kwargs[name] = _row(method, kwargs[name])
+        self.args = args
+        self.kwargs = kwargs
+
+    @property
+    def is_row(self) -> bool:
+        """Whether the call brings metrics, as opposed to a summary, an artifact, ..."""
+        return self.method in _METRICS
+
+    def on(self, tracker: Tracker) -> Any:
+        """Make the call on *tracker*; only wrappers are handed values that are still on a device."""
+        if isinstance(tracker, ForwardingTracker):
+            return tracker.receive(self)
+        call = self.resolved()
+        if call.shared and call.payload is not None:
+            # a tracker that changes the mapping it was given must not change it for its neighbours
+            call = call.with_payload(call.payload.copy())
+        return getattr(tracker, call.method)(*call.args, **call.kwargs)
+
+    def resolved(self) -> Call:
+        """Return the call with all its values on the host, waiting for those that are not; done once."""
+        if self.payload is None or not self.payload.pending:
+            return self
+        if self._resolved is None:
+            self._resolved = self.with_payload(resolve(self.payload))
+        return self._resolved
+
+    def with_payload(self, row: Row) -> Call:
+        """Return the call with its payload replaced by *row*."""
+        call = Call.__new__(Call)
+        call.method, call.payload, call.shared = self.method, row, self.shared
+        call._resolved = None  # noqa: SLF001 - of the same class
+        call.args = tuple([row if value is self.payload else value for value in self.args])
+        call.kwargs = {name: row if value is self.payload else value for name, value in self.kwargs.items()}
+        return call
+
+    def with_step(self, step: int) -> Call:
+        """Return the call with its step filled in."""
+        if self.kwargs.get("step") == step:
+            return self
+        call = (
+            self.with_payload(self.payload) if self.payload is not None else Call(self.method, self.args, self.kwargs)
+        )
+        call.kwargs = {**self.kwargs, "step": step}
+        return call
+
+    def __repr__(self) -> str:
+        return f"Call({self.method})"
+
+
+def _row(method: str, payload: Any) -> Row:
+    return normalise(payload, reserved=method in _METRICS)
+
+
+def _forwarded(method: F) -> F:
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def forward(self: ForwardingTracker, *args: Any, **kwargs: Any) -> Any:
+        signature.bind(self, *args, **kwargs)  # a wrong call is the caller's fault, not that of a tracker behind
+        return self._forward(Call(method.__name__, args, kwargs))
+
+    # wraps() copies the mark of abstractness along with everything else
+    forward.__isabstractmethod__ = False  # type: ignore[attr-defined]
+    return cast("F", forward)
+
+
+class ForwardingTracker(Tracker):
+    """Base of the wrappers: whatever is called arrives in `_forward` as one `Call`."""
+
+    _overridden: ClassVar[frozenset[str]] = frozenset()
+
+    log_hyperparameters = _forwarded(Tracker.log_hyperparameters)
+    log_summary = _forwarded(Tracker.log_summary)
+    log_artifact = _forwarded(Tracker.log_artifact)
+    finish = _forwarded(Tracker.finish)
+
+    def log(self, metrics: Mapping[str, Any], *, step: int | None = None, commit: bool | None = None) -> None:
+        """Pass on one row of metrics, as `Tracker.log` says; *step* may be left out."""
+        self._forward(Call("log", (metrics,), {"step": step, "commit": commit}))
+
+    def receive(self, call: Call) -> Any:
+        """Take a call that another wrapper passes on, as if its method had been called."""
+        if call.method in self._overridden:
+            return getattr(self, call.method)(*call.args, **call.kwargs)
+        return self._forward(call)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._overridden = frozenset(n for n in INTERFACE if getattr(cls, n) is not getattr(ForwardingTracker, n))
+
+    @abstractmethod
+    def _forward(self, call: Call) -> Any:
+        """Handle *call*: pass it on, queue it, change it or drop it."""
+
+    @abstractmethod
+    def members(self) -> tuple[Tracker, ...]:
+        """Return the trackers that this one stands in front of."""
+
+
+for _name in INTERFACE:
+    if _name not in vars(ForwardingTracker):
+        setattr(ForwardingTracker, _name, _forwarded(getattr(Tracker, _name)))
+
+
+def walk(tracker: Tracker) -> Iterator[Tracker]:
+    """Yield *tracker* and every tracker behind it, outermost first."""
+    yield tracker
+    if isinstance(tracker, ForwardingTracker):
+        for member in tracker.members():
+            yield from walk(member)

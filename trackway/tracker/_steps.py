@@ -1,0 +1,75 @@
+"""Steps: what counts as one, and the counter of a tracker that was given none."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, final
+
+from trackway._locks import new_lock
+from trackway.errors import StepError, TracerError
+
+__all__ = ["StepCounter", "check_step"]
+
+_MIN, _MAX = -(2**63), 2**63 - 1
+_CURE = "pass an integer such as `step=int(step)`; progress in fractions is a metric, not a step"
+
+
+def check_step(step: Any) -> int | None:
+    """Return *step* as a Python int (or None), whatever integer type it has.
+
+    Raises:
+        StepError: for bool, float, text and anything else without `__index__`, and for integers beyond 64 bits.
+        TracerError: for a traced JAX value.
+    """
+    if type(step) is int and _MIN <= step <= _MAX:
+        return step
+    if step is None:
+        return None
+    return _converted(step)
+
+
+def _converted(step: Any) -> int:
+    kind = type(step).__name__
+    if isinstance(step, bool) or str(getattr(step, "dtype", "")) == "bool":
+        raise StepError(f"step must be an integer, got {step!r} ({kind}); {_CURE}")
+    try:
+        number = operator.index(step)
+    except Exception as error:
+        if "Tracer" in kind:
+            raise TracerError(
+                "step is a traced JAX value here; only `trackway.log` and `trackway.jit_log` take one"
+            ) from None
+        raise StepError(f"step must be an integer, got {_short(step)} ({kind}); {_CURE}") from error
+    return _in_range(number)
+
+
+def _in_range(number: int) -> int:
+    if not _MIN <= number <= _MAX:
+        raise StepError(f"step must fit in 64 bits, got an integer of {number.bit_length()} bits")
+    return number
+
+
+def _short(step: Any) -> str:
+    try:
+        text = repr(step)
+    except Exception:
+        return "a value that cannot be printed"
+    return text if len(text) <= 80 else text[:77] + "..."  # noqa: PLR2004 - one line of an error message
+
+
+@final
+class StepCounter:
+    """The step of rows that come without one: the last step + 1, starting at *first*. Thread-safe."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._next = first
+        self._lock = new_lock()
+
+    def take(self, step: Any) -> int:
+        """Return *step* as an int, or the counter's own where it is None, and count on from there."""
+        number = check_step(step)
+        with self._lock:
+            if number is None:
+                number = _in_range(self._next)
+            self._next = number + 1
+        return number

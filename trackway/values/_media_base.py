@@ -1,0 +1,18 @@
+"""What media values have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+__all__ = ["Media"]
+
+
+class Media(ABC):
+    """A value that a store keeps as a file of its own; it owns its data and does not change."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return the value's type and size as a plain mapping, without the data itself."""

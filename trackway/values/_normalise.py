@@ -1,0 +1,129 @@
+"""Payloads to rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, time, timedelta
+from enum import Enum
+from typing import Any, Protocol, SupportsFloat, TypeAlias
+
+from trackway._notices import warn_once
+from trackway.values._fields import pairs_of
+from trackway.values._histogram import Histogram
+from trackway.values._leaves import PLAIN, is_huge
+from trackway.values._media_base import Media
+from trackway.values._pending import Pending
+from trackway.values._row import Row
+from trackway.values._text import bounded, bounded_repr
+from trackway.values._walk import Walk
+
+__all__ = ["ArrayLike", "LoggableValue", "normalise", "to_plain"]
+
+
+class ArrayLike(Protocol):
+    """An array or array scalar of any library."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements."""
+
+    @property
+    def shape(self) -> Any:
+        """The length of each axis."""
+
+
+LoggableValue: TypeAlias = (
+    bool
+    | int
+    | float
+    | complex
+    | str
+    | bytes
+    | ArrayLike
+    | Histogram
+    | Media
+    | Pending
+    | date
+    | time
+    | timedelta
+    | SupportsFloat
+    | Enum
+    | os.PathLike[str]
+    | Mapping[str, Any]
+    | Iterable[Any]
+    | None
+)
+"""What has a form of its own in a row. Anything else may be logged too and becomes the text of its `repr`."""
+
+
+def normalise(
+    payload: Mapping[str, Any],
+    *,
+    warn: bool = True,
+    reserved: bool = True,
+    traced: Callable[[Any], Any] | None = None,
+) -> Row:
+    """Return the row of plain values that *payload* stands for; a `Row` is returned as it is.
+
+    The payload is neither kept nor changed, and no value in it costs another: what has no plain form becomes a
+    bounded text and is listed in `Row.downgrades`. Values on a device are not waited for, see `Pending`.
+
+    Args:
+        payload: Any mapping, or a dataclass, pydantic model or named tuple, of names to values. Keys that are no text
+            become text.
+        warn: Issue a `TrackwayWarning`, once for each name and reason, for what was downgraded.
+        reserved: Ignore names that begin with `_`, as for metrics; False keeps them, as for hyper-parameters. Names
+            that mean something in files, `_nonfinite` and `_bigint` at the top and `_type` below it, are kept with
+            one underscore more at their end, which is a downgrade.
+        traced: Called with each traced JAX value; what it returns stands in the row. None refuses such values.
+
+    Raises:
+        TypeError: If *payload* is none of those.
+        TracerError: If it holds a traced JAX value and *traced* is None.
+    """
+    kind = type(payload)
+    if kind is Row:
+        return payload  # type: ignore[return-value]  # mypy does not narrow by `type() is`
+    if kind is dict:
+        row = Row(payload)
+        if _is_plain(row):
+            return row
+    pairs = None if isinstance(payload, type) else pairs_of(kind)
+    if pairs is None:
+        raise TypeError(
+            f"metrics must be a mapping of names to values, got {kind.__name__}: {bounded_repr(payload)}. "
+            'Give the value a name, as in log({"loss": value}).'
+        )
+    walk = Walk(traced)
+    row = Row(walk.nested(payload, "", lambda value, _: walk.mapping(pairs(value), "", top=reserved)))
+    row.pending, row.has_media, row.downgrades = walk.pending, walk.has_media, tuple(walk.downgrades)
+    if warn and row.downgrades:
+        _warn(row)
+    return row
+
+
+def to_plain(value: Any) -> Any:
+    """Return the plain form of one value, by the same rules as `normalise` but without a warning.
+
+    Raises:
+        TracerError: If it is or holds a traced JAX value.
+    """
+    return Walk().plain(value, "value")
+
+
+def _is_plain(row: Row) -> bool:
+    for key, value in row.items():
+        kind = type(value)
+        if kind is not float and (kind not in PLAIN or (kind is int and is_huge(value))):
+            return False
+        if type(key) is not str or key[:1] == "_":
+            return False
+    return True
+
+
+def _warn(row: Row) -> None:
+    for path, reason in dict.fromkeys(row.downgrades):
+        kind = reason.partition(": ")[0]  # what follows may differ from row to row
+        what = f"metric {bounded(path, 200)!r}" if path else "the payload"
+        warn_once(("value", path, kind), f"{what} {reason}.")
