@@ -1,0 +1,69 @@
+# Everything a person or the CI runs; `make` alone lists the targets. Each makes what it needs of $(VENV) by itself.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+
+# What each part of the environment holds, beside trackway itself.
+demo_packages := --editable '.[profiling]' --group examples
+test_packages := --editable '.[jax,profiling]' --group tests
+check_packages := --group check
+browser_packages := --group browser
+docs_packages := --editable '.[jax,profiling]' --group docs
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs clean lint test-server wheel
+.PRECIOUS: $(VENV)/.ready-%
+.NOTPARALLEL: # the parts of one environment cannot be installed side by side
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.ready-demo ## train a small network on handwritten digits, tracked by three backends
+	$(BIN)/python examples/train_digits.py
+
+test: $(VENV)/.ready-test ## run the tests that need no server, browser or system package
+	$(PYTEST) -m "not server and not site"
+
+check: lint docs wheel test test-server ## everything: linters, types, documentation, the built wheel, all tests
+
+bench: $(VENV)/.ready-test ## measure what logging costs; prints tables
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+		echo; echo "== $$script"; $(BIN)/python $$script; \
+	done
+
+docs: $(VENV)/.ready-test $(VENV)/.ready-docs ## build the documentation into site/, strictly, and test it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(PYTEST) -m "site and not server"
+
+lint: $(VENV)/.ready-test $(VENV)/.ready-check ## style, format, types, layers, a sentence for every test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+	$(BIN)/interrogate --quiet
+
+test-server: $(VENV)/.ready-test $(VENV)/.ready-docs $(VENV)/.ready-browser ## run the tests that start a server or a browser
+	$(PYTEST) -m server
+
+wheel: $(VENV)/.ready-test ## build the wheel and try it without the source tree
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist
+	$(BIN)/python tests/package/try_wheel.py dist/*.whl
+
+clean: ## remove the environment, caches and build results; runs/ stays
+	rm -rf $(VENV) build dist site .*_cache .hypothesis .import-linter-cache .coverage
+	find trackway tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("trackway needs Python 3.11 or newer; try `make PYTHON=python3.12`" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# `--group` reads [dependency-groups] in pyproject.toml; pip knows it since 25.1.
+$(VENV)/.ready-%: pyproject.toml | $(BIN)/python
+	@echo "installing the packages for '$*' into $(VENV) ..."
+	@$(PIP) install -qq 'pip>=25.1'
+	$(PIP) install -qq $($*_packages)
+	@touch $@
