@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from trackway.errors import TrackwayWarning
 from trackway.testing import (
     VALUES,
     FailingTracker,
@@ -211,3 +212,13 @@ def test_a_conformance_class_without_make_fails(tmp_path):
 
     with pytest.raises(NotImplementedError, match=r"must define make\(folder\)"):
         Empty().test_has_the_whole_interface(tmp_path)
+
+
+def test_what_is_left_out_counts_as_dropped_and_what_is_changed_as_converted():
+    """The report tells values that are gone from those in another form."""
+    tracker = RecordingTracker()
+    with pytest.warns(TrackwayWarning):
+        tracker.log({"_hidden": 1, "odd": object(), "fine": 1}, step=0)
+    report = tracker.report()
+    assert report.dropped == {"is ignored": 1}
+    assert list(report.converted.values()) == [1]

@@ -91,7 +91,7 @@ def test_names_that_become_one_are_said_and_counted():
     with pytest.warns(TrackwayWarning, match="'b' is given twice"):
         tracker.log({"a": 1, "b": 2}, step=0)
     assert inner.rows == [(0, {"b": 2})]
-    assert inner.report().converted == {"is given twice after renaming; the last one is kept": 1}
+    assert inner.report().dropped == {"is given twice after renaming; the last one is kept": 1}
 
 
 def test_a_text_is_no_list_of_globs():

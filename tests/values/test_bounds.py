@@ -24,7 +24,7 @@ def _leaves(value):
 def _row(value):
     """The value's plain form and what was said of it."""
     row = normalise({"x": value, "ok": {"n": 1}}, warn=False)
-    return row["x"], [reason for _, reason in row.downgrades]
+    return row["x"], [downgrade.reason for downgrade in row.downgrades]
 
 
 class Index:

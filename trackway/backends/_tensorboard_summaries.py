@@ -49,7 +49,7 @@ class Summaries:
         lost: list[Downgrade] = []
         for name, value in flatten(row, lost).items():
             values += self._made(prefix + name, value)
-        for path, reason in lost:
+        for path, reason, _ in lost:
             self._ledger.drop(path, reason)
         return values
 

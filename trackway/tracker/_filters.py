@@ -81,7 +81,7 @@ class FilterPolicy:
                 continue
             name = self._name(key)
             if name in kept:
-                lost.append(Downgrade(name, "is given twice after renaming; the last one is kept"))
+                lost.append(Downgrade(name, "is given twice after renaming; the last one is kept", lost=True))
                 _notices.warn_once(
                     ("renamed", name), f"metric {name!r} {lost[-1].reason}. Rename one of them otherwise."
                 )

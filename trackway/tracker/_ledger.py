@@ -81,10 +81,11 @@ class Ledger:
         self.count_downgrades(row)
 
     def count_downgrades(self, row: Row) -> None:
-        """Count the values that normalising had to give another form; it has said so itself."""
+        """Count the values that normalising had to give another form, or leave out; it has said so itself."""
         with self._lock:
-            for _, reason in row.downgrades:
-                self._counts["converted"][reason.partition(": ")[0]] += 1  # what follows the colon differs by value
+            for _, reason, lost in row.downgrades:
+                kind = "dropped" if lost else "converted"
+                self._counts[kind][reason.partition(": ")[0]] += 1  # what follows the colon differs by value
 
     def deliver(self, rows: int = 1) -> None:
         """Count rows that reached their place."""

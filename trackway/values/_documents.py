@@ -131,7 +131,7 @@ def _plain_cell(value: Any, name: str) -> Any:
     walk = Walk()
     lost: list[Downgrade] = []
     plain = resolve_value(walk.plain(value, name), name, lost)
-    for path, reason in (*walk.downgrades, *lost):
+    for path, reason, _ in (*walk.downgrades, *lost):
         warn_once(("table", path), f"Table: a value of column {path!r} {reason}.")
     return plain
 

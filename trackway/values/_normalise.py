@@ -123,7 +123,7 @@ def _is_plain(row: Row) -> bool:
 
 
 def _warn(row: Row) -> None:
-    for path, reason in dict.fromkeys(row.downgrades):
+    for path, reason, _ in dict.fromkeys(row.downgrades):
         kind = reason.partition(": ")[0]  # what follows may differ from row to row
         what = f"metric {bounded(path, 200)!r}" if path else "the payload"
         warn_once(("value", path, kind), f"{what} {reason}.")

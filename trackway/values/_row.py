@@ -21,6 +21,8 @@ class Downgrade(NamedTuple):
     """The names that lead to it, joined with `/`."""
     reason: str
     """What became of it and why."""
+    lost: bool = False
+    """Whether nothing of it is kept."""
 
 
 @final
@@ -79,7 +81,7 @@ def _flatten_into(flat: dict[str, Any], mapping: Mapping[str, Any], prefix: str,
             _flatten_into(flat, value, f"{name}/", lost)
             continue
         if name in flat:
-            lost.append(Downgrade(name, _TWICE))
+            lost.append(Downgrade(name, _TWICE, lost=True))
             warn_once(("flatten", name), f"metric {name!r} {_TWICE}. Give one of them another name.")
         flat[name] = value
 
@@ -106,7 +108,7 @@ def resolve_value(value: Any, path: str, lost: list[Downgrade]) -> Any:
     if isinstance(value, Pending):
         host, reason = value.outcome()
         if reason is not None:
-            lost.append(Downgrade(path, reason))
+            lost.append(Downgrade(path, reason, lost=True))
         return host
     if isinstance(value, dict):
         return _resolve_mapping(value, f"{path}/", lost)

@@ -70,9 +70,9 @@ class Walk:
         assert self._traced is not None
         return self._traced(value)
 
-    def note(self, path: str, reason: str) -> None:
-        """Record that the leaf at *path* is not kept as given."""
-        self.downgrades.append(Downgrade(path, reason))
+    def note(self, path: str, reason: str, *, lost: bool = False) -> None:
+        """Record that the leaf at *path* is not kept as given, or not at all."""
+        self.downgrades.append(Downgrade(path, reason, lost))
 
     def plain(self, value: Any, path: str) -> Any:
         """Return the plain form of *value*; only a traced JAX value raises."""
@@ -107,12 +107,12 @@ class Walk:
                 key = self._key(raw, prefix)
                 path = f"{prefix}{key}"
                 if top and key.startswith("_"):
-                    self.note(path, "is ignored: names that begin with an underscore are reserved")
+                    self.note(path, "is ignored: names that begin with an underscore are reserved", lost=True)
                     continue
                 if key[:1] == "_":
                     key, path = self._unmarked(key, prefix)
                 if key in result:
-                    self.note(path, "is given twice, by keys that are the same text; the last one is kept")
+                    self.note(path, "is given twice, by keys that are the same text; the last one is kept", lost=True)
                 result[key] = self.read(read, path)
                 self._left -= 1
         except TracerError:
