@@ -158,10 +158,10 @@ def test_tensorboard_has_histograms_images_and_hyperparameters(demo, events):
 
 
 @slow
-def test_it_ends_by_saying_where_the_run_lies(demo):
+def test_it_ends_by_saying_where_the_run_is(demo):
     """The last lines name the run directory, the command that shows it, and the result."""
     ending = demo.output[demo.output.rindex("\n  step  ") :]
-    assert f"lie in runs/{demo.directory.name}" in ending
+    assert f"are in runs/{demo.directory.name}" in ending
     assert "tensorboard --logdir runs/tensorboard" in ending
     assert re.search(r"best validation accuracy 9\d\.\d\d%", ending)
     assert ending.count("\n") < 15
