@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from trackway.errors import FatalTrackerError, TrackerFinishError
+from trackway.errors import FatalTrackerError, TrackerFinishError, TrackwayWarning
 from trackway.testing import FailingTracker, RecordingTracker, SlowTracker
 from trackway.tracker import (
     BackgroundPolicy,
@@ -202,3 +202,15 @@ def test_a_tuple_of_configurations_is_no_tracker_either():
 
     with pytest.raises(TypeError, match=r"got Trackers; call `.build\(\)`"):
         current_tracker(Trackers([]))
+
+
+def test_a_value_is_counted_once_whatever_stands_in_front():
+    """A value that is left out or converted counts once in the report of a tracker behind a queue."""
+    composite = CompositeTracker([BackgroundTracker(RecordingTracker())])
+    with pytest.warns(TrackwayWarning):
+        composite.log({"_hidden": 1, "odd": object()}, step=0)
+    composite.flush()
+    (report,) = composite.reports()
+    assert (report.accepted, report.delivered, report.dropped) == (1, 1, {"is ignored": 1})
+    assert sum(report.converted.values()) == 1
+    composite.finish()

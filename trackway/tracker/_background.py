@@ -119,7 +119,7 @@ class BackgroundTracker(ForwardingTracker):
         if not self._life.accepts(call.method):
             return
         if call.is_row and call.payload is not None:
-            self._ledger.accept_row(call.payload)
+            self._ledger.accept()  # what is converted or left out in it is the tracker's own to count
             if call.payload.pending:
                 self._limit_device_values(call)
         self._enqueue(self._staged(call) if call.method == "log_artifact" else call)

@@ -32,8 +32,6 @@ def combined(tracker: Tracker, failures: Report) -> Report:
         kind: dict(sum((Counter(getattr(report, kind)) for report in (*reports, failures)), Counter()))
         for kind in ("converted", "dropped", "failed")
     }
-    # a value converted on the way into a wrapper is the same value behind it
-    counts["converted"] = dict(reports[-1].converted) if reports else {}
     accepted = reports[0].accepted if reports else 0
     delivered = reports[-1].delivered if reports else 0
     pending = sum(report.pending for report in reports)
