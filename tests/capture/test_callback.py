@@ -305,3 +305,20 @@ def test_results_and_gradients_are_the_same_with_and_without_log(tracker):
     without = jax.jit(jax.value_and_grad(lambda v: f(v, logged=False)))(x)
     assert np.array_equal(with_log[0], without[0])
     assert np.array_equal(with_log[1], without[1])
+
+
+def test_a_failure_kept_for_a_run_that_ends_otherwise_does_not_meet_the_next():
+    """Where the block raises itself, what its required tracker failed at in a callback is forgotten with it."""
+
+    @jax.jit
+    def step_fn(x):
+        trackway.log({"x": x}, step=1)
+        return x
+
+    with pytest.raises(ZeroDivisionError), RequiredTracker(FailingTracker(methods=("log",))):  # noqa: PT012
+        step_fn(jnp.float32(3))
+        jax.effects_barrier()
+        raise ZeroDivisionError
+    with RecordingTracker() as tracker:
+        trackway.log({"a": 1})
+    assert [row for _, row in tracker.rows] == [{"a": 1}]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from trackway import _notices
 from trackway.errors import FatalTrackerError
 
-__all__ = ["defer", "raise_deferred", "set_barrier", "wait_for_callbacks"]
+__all__ = ["defer", "forget_deferred", "raise_deferred", "set_barrier", "wait_for_callbacks"]
 
 _barrier: tuple[Callable[[], None], int] | None = None
 _deferred: list[FatalTrackerError] = []
@@ -40,6 +40,11 @@ def defer(error: FatalTrackerError) -> None:
     """Keep the failure of a required tracker, met where nothing may be raised, for the next call on the host."""
     if not _deferred:
         _deferred.append(error)
+
+
+def forget_deferred() -> None:
+    """Forget a failure that was kept, because the run ends with another."""
+    _deferred.clear()
 
 
 def raise_deferred() -> None:

@@ -17,7 +17,7 @@ from typing import TypeAlias, final, overload
 
 from trackway._locks import new_lock
 from trackway.errors import FatalTrackerError, LifecycleError, NoTrackerError, TrackerFinishError
-from trackway.tracker._callbacks import raise_deferred, wait_for_callbacks
+from trackway.tracker._callbacks import forget_deferred, raise_deferred, wait_for_callbacks
 from trackway.tracker._dispatch import Call
 from trackway.tracker._interface import Tracker, check_tracker
 from trackway.tracker._isolation import Isolation
@@ -187,6 +187,7 @@ def leave(tracker: Tracker, error: BaseException | None) -> None:
         if error is None:
             raise
     finally:
+        forget_deferred()  # raised above, or masked by the block's own: the next run must not meet it
         entry = _last(_in_context.get(), lambda e: e.active and e.tracker is tracker)
         entry = entry or _last(_entries, lambda e: e.tracker is tracker)
         if entry is not None:
