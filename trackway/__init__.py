@@ -26,12 +26,13 @@ with config.tracker.build(run_id="digits") as tracker:
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __path__ = pkgutil.extend_path(__path__, __name__)  # another distribution may ship trackway/backends/mine.py
 __version__ = "0.1.0"
+
+from trackway._lazy import lazily
 
 if TYPE_CHECKING:
     from trackway.capture import jit_log
@@ -111,12 +112,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, {name: f"{__name__}.{home}" for name, home in _HOME.items()})
 
 
 def __dir__() -> list[str]:

@@ -147,7 +147,9 @@ def test_init_finish_init_leaves_no_thread_or_descriptor(tmp_path):
         tracker.finish()
         tracker.log({"x": 1.0}, step=1)
         assert tracker.report().dropped == {"called after finish": 1}
-    assert (threading.active_count(), open_files()) == (threads, descriptors)
+    # threads of earlier tests may end meanwhile
+    assert threading.active_count() <= threads
+    assert open_files() <= descriptors
     assert len(event_files(tmp_path)) == 4
 
 
@@ -205,7 +207,7 @@ def test_a_writer_of_the_users_own(tmp_path):
     deadline = time.monotonic() + 3
     while threading.active_count() > threads and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 @pytest.mark.parametrize("whose", ["ours", "the user's"])

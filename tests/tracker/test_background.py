@@ -168,9 +168,8 @@ def test_device_values_are_fetched_by_the_worker():
 
 def test_nothing_is_left_behind_when_idle():
     """A tracker that was never used starts no thread and can be collected."""
-    before = threading.active_count()
-    tracker = BackgroundTracker(RecordingTracker())
-    assert threading.active_count() == before
+    tracker = BackgroundTracker(RecordingTracker("idle"))
+    assert "trackway-idle" not in [thread.name for thread in threading.enumerate()]
     tracker.finish()
     gone = weakref.ref(tracker)
     del tracker

@@ -45,6 +45,18 @@ def test_copies_of_artifacts_are_deleted_when_dealt_with(tmp_path):
     tracker.finish()
 
 
+def test_a_tracker_that_was_given_up_keeps_no_copies_of_artifacts(tmp_path):
+    """Once a tracker is called no more, copies meant for it do not fill the disk."""
+    tracker = BackgroundTracker(FailingTracker(methods=("log_artifact",)), BackgroundPolicy(disable_after=1))
+    path = tmp_path / "weights.bin"
+    path.write_bytes(b"x")
+    for _ in range(3):
+        tracker.log_artifact(path)
+    tracker.flush()
+    assert list(Path(tracker._staging._root).iterdir()) == []
+    tracker.finish()
+
+
 def test_a_link_keeps_its_name(tmp_path):
     """An artifact given by a link bears the link's name, as without a background."""
     (tmp_path / "step-100.bin").write_bytes(b"x")
@@ -150,8 +162,7 @@ def test_a_tracker_without_a_name_is_called_by_its_class():
 
 def test_one_worker_serves_all_threads():
     """Several threads that log first start one worker between them."""
-    tracker = BackgroundTracker(RecordingTracker())
-    before = threading.active_count()
+    tracker = BackgroundTracker(RecordingTracker("all-threads"))
     go = threading.Event()
     threads = [threading.Thread(target=lambda: (go.wait(3), tracker.log({"a": 1}))) for _ in range(8)]
     for thread in threads:
@@ -160,6 +171,6 @@ def test_one_worker_serves_all_threads():
     for thread in threads:
         thread.join(3)
     tracker.flush()
-    assert threading.active_count() == before + 1
+    assert [thread.name for thread in threading.enumerate()].count("trackway-all-threads") == 1
     tracker.finish()
     assert len(tracker.tracker.rows) == 8

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trackway._lazy import lazily
 from trackway.tracker._background import BackgroundTracker
 from trackway.tracker._composite import CompositeTracker
 from trackway.tracker._current import current_tracker, set_global_tracker
@@ -28,7 +29,6 @@ from trackway.tracker._interface import Tracker
 from trackway.tracker._isolation import RequiredTracker
 from trackway.tracker._ledger import Ledger, Lifecycle, Report
 from trackway.tracker._lookup import get_tracker, leaves
-from trackway.tracker._moved import lazily
 from trackway.tracker._noop import NoopTracker
 from trackway.tracker._policy import BackgroundPolicy
 from trackway.tracker._process import is_primary, process_rank

@@ -174,6 +174,7 @@ class BackgroundTracker(ForwardingTracker):
 
     def _deliver(self, call: Call) -> None:
         if self._failed_in_a_row >= self.policy.disable_after and call.method != "finish":
+            self._staging.release(call)
             self._ledger.drop(call.method, f"given up after {self._failed_in_a_row} failed calls in a row")
             return
         try:

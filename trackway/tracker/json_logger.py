@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackway.tracker._moved import lazily
+from trackway._lazy import lazily
 
 _HOME = "trackway.backends.json_logger"
 

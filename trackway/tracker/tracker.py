@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trackway._lazy import lazily
 from trackway.tracker._composite import CompositeTracker
 from trackway.tracker._interface import Tracker
-from trackway.tracker._moved import lazily
 from trackway.tracker._noop import NoopTracker
 
 __all__ = ["CompositeTracker", "NoopTracker", "Tracker"]

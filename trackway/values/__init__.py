@@ -39,9 +39,9 @@ about once for each name, and costs no other value. Only a traced JAX value rais
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trackway._lazy import lazily
 from trackway.values._histogram import Histogram, register_pytrees
 from trackway.values._normalise import LoggableValue, normalise, to_plain
 from trackway.values._pending import Pending
@@ -79,10 +79,4 @@ _LATER = {
     **dict.fromkeys(("Audio", "Image"), "_media"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for name, module in _LATER.items()})
