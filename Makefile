@@ -13,9 +13,14 @@ check_packages := --group check
 browser_packages := --group browser
 docs_packages := --editable '.[jax,profiling]' --group docs
 
+# What the capture tests run on besides the newest JAX: older versions of it, and what it is going to turn on.
+jax_versions := 0.8.3 0.9.2 0.10.0
+jax_switches := JAX_REMAT3,JAX_CUSTOM_VJP3
+capture_tests := tests/capture --ignore tests/capture/fuzz -m "not frameworks and not slow"
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs clean lint test-server wheel
-.PRECIOUS: $(VENV)/.ready-%
+.PHONY: help demo test check bench bench-jax check-jax docs clean lint test-server wheel
+.PRECIOUS: $(VENV)/.ready-% $(VENV)/jax-%/.ready
 .NOTPARALLEL: # the parts of one environment cannot be installed side by side
 
 help: ## list the targets
@@ -27,12 +32,19 @@ demo: $(VENV)/.ready-demo ## train a small network on handwritten digits, tracke
 test: $(VENV)/.ready-test ## run the tests that need no server, browser or system package
 	$(PYTEST) -m "not server and not site"
 
-check: lint docs wheel test test-server ## everything: linters, types, documentation, the built wheel, all tests
+check: lint docs wheel test test-server check-jax ## everything: linters, types, documentation, the built wheel, all tests
 
 bench: $(VENV)/.ready-test ## measure what logging costs; prints tables
-	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+	@set -e; for script in $(filter-out %/jit.py %/device_check.py,$(sort $(wildcard benchmarks/*.py))); do \
 		echo; echo "== $$script"; $(BIN)/python $$script; \
 	done
+
+bench-jax: $(VENV)/.ready-test ## measure what logging from compiled code costs; prints one table
+	$(BIN)/python benchmarks/jit.py
+
+check-jax: $(VENV)/.ready-test $(jax_versions:%=$(VENV)/jax-%/.ready) ## run the capture tests on other versions of JAX and with its coming autodiff
+	$(BIN)/python tests/package/try_jax.py $(foreach version,$(jax_versions),jax-$(version)=$(VENV)/jax-$(version)/bin/python) \
+		jax-switches=$(BIN)/python,$(jax_switches) -- $(capture_tests)
 
 docs: $(VENV)/.ready-test $(VENV)/.ready-docs ## build the documentation into site/, strictly, and test it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -66,4 +78,10 @@ $(VENV)/.ready-%: pyproject.toml | $(BIN)/python
 	@echo "installing the packages for '$*' into $(VENV) ..."
 	@$(PIP) install -qq 'pip>=25.1'
 	$(PIP) install -qq $($*_packages)
+	@touch $@
+
+$(VENV)/jax-%/.ready: pyproject.toml | $(VENV)/.ready-test
+	@echo "installing jax $* into $(@D) ..."
+	@$(BIN)/python -m venv --without-pip $(@D)
+	$(PIP) --python $(@D)/bin/python install -qq --no-compile --editable . --group capture-tests 'jax==$*'
 	@touch $@

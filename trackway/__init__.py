@@ -35,7 +35,17 @@ __version__ = "0.1.0"
 from trackway._lazy import lazily
 
 if TYPE_CHECKING:
-    from trackway.capture import jit_log
+    from trackway.capture import (
+        Logs,
+        at_step,
+        capture_logging,
+        defer_tracker_for_jit,
+        jit,
+        jit_log,
+        mute,
+        scope,
+        watch_grad,
+    )
     from trackway.config import TrackerConfig, Trackers
     from trackway.errors import TrackwayError, TrackwayWarning
     from trackway.tracker import (
@@ -64,6 +74,7 @@ _HOME = {
     "Html": "values",
     "Image": "values",
     "LoggableValue": "values",
+    "Logs": "capture",
     "NoopTracker": "tracker",
     "Table": "values",
     "Text": "values",
@@ -72,15 +83,22 @@ _HOME = {
     "Trackers": "config",
     "TrackwayError": "errors",
     "TrackwayWarning": "errors",
+    "at_step": "capture",
+    "capture_logging": "capture",
     "current_tracker": "tracker",
+    "defer_tracker_for_jit": "capture",
     "get_tracker": "tracker",
+    "jit": "capture",
     "jit_log": "capture",
     "log": "tracker",
     "log_artifact": "tracker",
     "log_configuration": "tracker",
     "log_hyperparameters": "tracker",
     "log_summary": "tracker",
+    "mute": "capture",
+    "scope": "capture",
     "set_global_tracker": "tracker",
+    "watch_grad": "capture",
 }
 
 __all__ = [
@@ -92,6 +110,7 @@ __all__ = [
     "Html",
     "Image",
     "LoggableValue",
+    "Logs",
     "NoopTracker",
     "Table",
     "Text",
@@ -100,19 +119,31 @@ __all__ = [
     "Trackers",
     "TrackwayError",
     "TrackwayWarning",
+    "at_step",
+    "capture_logging",
     "current_tracker",
+    "defer_tracker_for_jit",
     "get_tracker",
+    "jit",
     "jit_log",
     "log",
     "log_artifact",
     "log_configuration",
     "log_hyperparameters",
     "log_summary",
+    "mute",
+    "scope",
     "set_global_tracker",
+    "watch_grad",
 ]
 
 
-__getattr__ = lazily(__name__, {name: f"{__name__}.{home}" for name, home in _HOME.items()})
+# `import trackway` and then `trackway.capture.settings(...)`
+_PARTS = ("backends", "capture", "config", "errors", "store", "testing", "tracker", "values")
+
+__getattr__ = lazily(
+    __name__, {**{name: f"{__name__}.{home}" for name, home in _HOME.items()}, **{p: f"{__name__}.{p}" for p in _PARTS}}
+)
 
 
 def __dir__() -> list[str]:

@@ -13,13 +13,16 @@ __all__ = ["lazily"]
 def lazily(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a `__getattr__` for *module* that takes each name of *homes*, at its first use, from the module given.
 
+    A name whose home is a submodule of that name is this submodule.
+
     Modules of layers above are named by text only: nothing here imports them.
     """
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(homes[name]), name)
+        home = importlib.import_module(homes[name])
+        value = home if homes[name] == f"{module}.{name}" else getattr(home, name)
         setattr(sys.modules[module], name, value)
         return value
 

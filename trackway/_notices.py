@@ -45,11 +45,18 @@ def _caller_depth() -> int:
     return depth
 
 
-def warn_once(key: Hashable, message: str) -> bool:
-    """Issue a `TrackwayWarning` blaming the caller's line, the first time *key* is seen; return whether it did."""
+def warn_once(key: Hashable, message: str, line: str = "") -> bool:
+    """Issue a `TrackwayWarning` the first time *key* is seen; return whether it did.
+
+    It blames *line*, a `file:number`, or the caller's line.
+    """
     if not _first_time(key):
         return False
-    warnings.warn(message, TrackwayWarning, stacklevel=_caller_depth())
+    file, _, number = line.rpartition(":")
+    if file and number.isdecimal():
+        warnings.warn_explicit(message, TrackwayWarning, file, int(number))
+    else:
+        warnings.warn(message, TrackwayWarning, stacklevel=_caller_depth())
     return True
 
 

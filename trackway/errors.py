@@ -4,6 +4,7 @@
 TrackwayError
 ├── ConfigError (ValueError)          a YAML field, an option or an environment variable is wrong
 ├── StepError (TypeError, ValueError) a step that is not an integer
+├── CaptureError (ValueError)         a metric of compiled code could not be captured
 ├── TracerError (TypeError)           a traced JAX value reached code that runs on the host
 ├── LifecycleError (RuntimeError)     a call at a time at which it cannot be served
 │   └── NoTrackerError                no current tracker, and the call cannot do without one
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "CaptureError",
     "ConfigError",
     "FatalTrackerError",
     "LifecycleError",
@@ -42,6 +44,10 @@ class ConfigError(TrackwayError, ValueError):
 
 class StepError(TrackwayError, TypeError, ValueError):
     """A step is not an integer that fits in 64 bits; raised before the payload is touched."""
+
+
+class CaptureError(TrackwayError, ValueError):
+    """A metric of compiled code could not be captured; raised while tracing, and only where that was asked for."""
 
 
 class TracerError(TrackwayError, TypeError):

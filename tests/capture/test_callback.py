@@ -65,7 +65,7 @@ def test_low_precision_and_booleans_arrive_as_plain_numbers(tracker):
     @jax.jit
     def step_fn(x):
         dtypes = {"bf16": jnp.bfloat16, "f8": jnp.float8_e4m3fn, "i4": jnp.int4, "flag": jnp.bool_}
-        trackway.log({name: x.astype(dtype) for name, dtype in dtypes.items()}, step=0)
+        trackway.log({name: x.astype(dtype) for name, dtype in dtypes.items()}, step=0, reduce="last")
 
     step_fn(jnp.float32(1))
     jax.effects_barrier()
@@ -90,7 +90,7 @@ def test_a_histogram_made_inside_arrives_as_one(tracker):
 
 
 def test_transformations(tracker):
-    """Inside scan, cond, while, grad and vmap every execution delivers its row."""
+    """What scan, cond, while, grad and vmap log is reduced, and arrives once for each execution of the function."""
 
     def body(carry, x):
         trackway.log({"scan": x})
@@ -116,9 +116,7 @@ def test_transformations(tracker):
     program(jnp.float32(5))
     jax.effects_barrier()
     seen = [next(iter(row.items())) for _, row in tracker.rows]
-    expected = [("scan", 0.0), ("scan", 1.0), ("scan", 2.0), ("grad", 5.0), ("cond", 5.0)]
-    expected += [("vmap", 0.0), ("vmap", 1.0), ("while", 0), ("while", 1)]
-    assert sorted(seen) == sorted(expected)
+    assert sorted(seen) == [("cond", 5.0), ("grad", 5.0), ("scan", 1.0), ("vmap", 0.5), ("while", 0.5)]
 
 
 def test_eager_transformations_are_served_too(tracker):
@@ -274,8 +272,8 @@ def test_flush_from_inside_a_callback_does_not_wait_for_itself():
     assert tracker.rows == 1
 
 
-def test_many_callbacks_from_a_loop_do_not_deadlock(tracker):
-    """Thousands of callbacks out of a while loop, with asynchronous dispatch, arrive without a stall."""
+def test_a_long_loop_is_one_callback(tracker):
+    """A while loop that logs in every iteration delivers once, after the loop."""
 
     @jax.jit
     def program(n):
@@ -288,7 +286,7 @@ def test_many_callbacks_from_a_loop_do_not_deadlock(tracker):
     for _ in range(5):
         program(500)
     jax.effects_barrier()
-    assert sorted(row["i"] for _, row in tracker.rows) == sorted(list(range(500)) * 5)
+    assert [row["i"] for _, row in tracker.rows] == [249.5] * 5
 
 
 def test_results_and_gradients_are_the_same_with_and_without_log(tracker):

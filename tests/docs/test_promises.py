@@ -38,7 +38,7 @@ def _cache_entries(folder, kind):
     return [path.name for path in folder.iterdir() if kind in path.name]
 
 
-def test_programs_that_log_are_not_in_the_persistent_cache(tmp_path):
-    """JAX keeps a compiled function without callbacks in its persistent cache, and one that logs not."""
+def test_programs_that_log_by_host_callback_are_not_in_the_persistent_cache(tmp_path):
+    """JAX keeps a compiled function in its persistent cache, but not one that logs by host callback."""
     assert _cache_entries(tmp_path / "first", "silent")
     assert _cache_entries(tmp_path / "second", "logging") == []

@@ -91,6 +91,31 @@ def _built_in():
     return {name for name, cls in choices.items() if cls.__module__.startswith("trackway.backends.")}
 
 
+def test_the_drawing_is_fresh(tools, root):
+    """The drawing on the page of compiled code is what `docs/tools/drawing.py --write` would write now."""
+    drawing = tools("drawing")
+    assert root / "docs" / "images" / "jit.svg" == drawing.FILE
+    assert drawing.FILE.read_text(encoding="utf-8") == drawing.svg()
+
+
+def test_each_recipe_has_its_program(pages, root):
+    """The page of recipes names every program of `examples/recipes`, and no other."""
+    lines = pages["docs/jit-recipes.md"].prose.splitlines()
+    named = {
+        name for line in lines if re.fullmatch(r"(`\w+\.py`(, )?)+", line) for name in re.findall(r"\w+\.py", line)
+    }
+    assert named == {path.name for path in (root / "examples" / "recipes").glob("*.py")}
+
+
+def test_the_table_of_reductions_is_complete(pages):
+    """The page of compiled code explains each name that `reduce` takes, and no other."""
+    from trackway.tracker._verbs import REDUCTIONS
+
+    cells = [row[0] for row in _rows(pages["docs/jit.md"].prose)]
+    named = [name for cell in cells if re.fullmatch(r'(`"\w+"`(, )?)+', cell) for name in re.findall(r"\w+", cell)]
+    assert sorted(named) == sorted(REDUCTIONS)
+
+
 def test_the_format_on_the_page_is_the_one_written(pages):
     """The page of the run directory describes the format that this version writes."""
     from trackway.store import FORMAT

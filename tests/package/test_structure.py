@@ -59,11 +59,17 @@ def test_arguments_are_typed():
     assert bare == []
 
 
+# The capture layer is about JAX; what is imported before JAX is needed is not.
+WITHOUT_JAX = {"__init__.py", "_door.py", "_scopes.py", "_settings.py"}
+
+
 @pytest.mark.parametrize("library", ["jax", "torch", "wandb", "tensorboardX", "trackio", "yaml", "tqdm", "rich"])
 def test_no_module_imports_a_backend_library_at_its_top(library):
     """Libraries of backends and frameworks are imported inside functions only."""
     offenders = []
     for path in FILES:
+        if library == "jax" and "capture" in path.parts and path.name not in WITHOUT_JAX:
+            continue
         for node in ast.parse(path.read_text()).body:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

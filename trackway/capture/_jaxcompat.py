@@ -1,39 +1,336 @@
-"""Every JAX name that is not public, and nothing else, so that a new JAX release has one place to break."""
+"""Every JAX name that is not public, and nothing else, so that a new JAX release has one place to break.
+
+Each private name is looked up once, guarded, and has a fallback that costs a feature rather than the program: without
+the name stack, scopes in compiled code lose their names; without the hoisting hook, logs that only a custom rule makes
+are counted once in a loop. What has no fallback raises `ImportError` here, and nothing is captured (`trackway.log`
+then says so once and drops what it is given in compiled code).
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
-__all__ = ["trace_active"]
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core as public_core
+from jax.extend import linear_util
+from jax.interpreters import mlir, partial_eval
+
+__all__ = [
+    "ClosedJaxpr",
+    "Effect",
+    "Jaxpr",
+    "Literal",
+    "Primitive",
+    "Var",
+    "allow_effect",
+    "closed",
+    "control_flow",
+    "fill",
+    "hook_hidden_remat",
+    "hook_hoisting",
+    "manual_axes",
+    "new_equation",
+    "no_layout",
+    "same_on_all_axes",
+    "scope_names",
+    "to_varying",
+    "trace_flat",
+    "tracing",
+    "unreplicated",
+    "unspecified_sharding",
+    "varying_axes",
+    "with_varying_axes",
+]
 
 
-def _find() -> Callable[[], bool] | None:
-    core = sys.modules.get("jax._src.core")
-    clean = getattr(core, "trace_state_clean", None)
-    return clean if callable(clean) else None
+def _private(module: str, *names: str) -> Any:
+    """Return an attribute of a private module of JAX, or None."""
+    try:
+        value = __import__(f"jax._src.{module}", fromlist=["_"])
+        for name in names:
+            value = getattr(value, name)
+    except (ImportError, AttributeError):
+        return None
+    return value
 
 
-_clean: Callable[[], bool] | None = None
+def _core(name: str) -> Any:
+    """Return a name of `jax.extend.core`, which older versions keep elsewhere."""
+    value = getattr(public_core, name, None) or _private("core", name) or _private("effects", name)
+    if value is None:
+        raise ImportError(f"trackway: this version of JAX ({jax.__version__}) has no {name}; trackway needs JAX 0.8")
+    return value
 
 
-def trace_active() -> bool:
-    """Return whether a JAX transformation is tracing on this thread; False while JAX is not loaded.
+ClosedJaxpr: Any = _core("ClosedJaxpr")
+Effect: Any = _core("Effect")
+Jaxpr: Any = _core("Jaxpr")
+Literal: Any = _core("Literal")
+Primitive: Any = _core("Primitive")
+Var: Any = _core("Var")
+new_equation: Callable[..., Any] = _core("new_jaxpr_eqn")
+unmapped: Callable[..., Any] = _core("unmapped_aval")
+_DebugInfo: Any = _core("DebugInfo")
 
-    `jax.core.trace_state_clean` was public until it was deprecated without a successor; the private one is the same
-    function. Where it is missing, a trace is recognised by what `jax.numpy` makes of a constant.
+unspecified_sharding: Any = _private("sharding_impls", "UNSPECIFIED")
+no_layout: Any = None
+_state_is_clean: Callable[[], bool] | None = _private("core", "trace_state_clean")
+
+
+# --- what is being traced ---
+
+
+def tracing() -> bool:
+    """Return whether a JAX transformation is tracing on this thread.
+
+    `jax.core.trace_state_clean` was public until it was deprecated without a successor. Where it is missing, a trace
+    is recognised by what `jax.numpy` makes of a constant.
     """
-    global _clean  # noqa: PLW0603 - found once, when JAX has finished loading
-    if _clean is None:
-        _clean = _find()
-        if _clean is None:
-            return _trace_seen_from_outside()
-    return not _clean()
+    if _state_is_clean is not None:
+        return not _state_is_clean()
+    return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
-def _trace_seen_from_outside() -> bool:
-    jax = sys.modules.get("jax")
-    tracer = getattr(getattr(jax, "core", None), "Tracer", None)
-    if jax is None or tracer is None:
-        return False
-    return isinstance(jax.numpy.zeros(()), tracer)
+def current_trace() -> Any:
+    """Return the trace to which an operation on this thread would be added; None where that cannot be known."""
+    return _private("core", "trace_ctx", "trace")
+
+
+def within(trace: Any) -> AbstractContextManager[Any]:
+    """Add operations in the block to *trace*."""
+    manager: AbstractContextManager[Any] = _core("set_current_trace")(trace)
+    return manager
+
+
+# --- the effect that keeps an equation without outputs alive ---
+
+
+def allow_effect(effect: type) -> None:
+    """Let compiled programs, control flow, remat and custom rules hold *effect*."""
+    registries = ("lowerable", "control_flow_allowed", "remat_allowed", "custom_derivatives_allowed")
+    for name in registries:
+        registry = _private("effects", f"{name}_effects")
+        if registry is None:
+            raise ImportError(f"trackway: this version of JAX ({jax.__version__}) has no registry of {name} effects")
+        registry.add_type(effect)
+
+
+def register_lowering(primitive: Any, rule: Callable[..., Any]) -> None:
+    """Have *rule* called for each equation, rather than once for all that are alike but for their scopes."""
+    if "cacheable" in inspect.signature(mlir.register_lowering).parameters:
+        mlir.register_lowering(primitive, rule, cacheable=False)
+    else:
+        mlir.register_lowering(primitive, rule)
+
+
+# --- jaxprs ---
+
+
+def closed(jaxpr: Any, consts: Any = ()) -> Any:
+    """Return *jaxpr* with values for its constants."""
+    return ClosedJaxpr(jaxpr, list(consts))
+
+
+def trace_flat(function: Callable[..., Any], avals: list[Any]) -> tuple[Any, list[Any]]:
+    """Return the jaxpr of a function of flat arrays, and the constants in it."""
+    names = tuple(f"a{index}" for index in range(len(avals)))
+    debug = _DebugInfo("trackway", "trackway", names, None)
+    jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(linear_util.wrap_init(function, debug_info=debug), avals)
+    return jaxpr, list(consts)
+
+
+def context_of(equation: Any) -> AbstractContextManager[Any]:
+    """Return the context (mesh, axis names, precision) in which *equation* was traced; empty for None."""
+    context = getattr(equation, "ctx", equation)
+    manager = getattr(context, "manager", None)
+    return manager if manager is not None else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def usual_promotion() -> Iterator[None]:
+    """Promote types and ranks as usual in the block, whatever the user's program is held to."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def scope_names(holder: Any) -> Iterator[str]:
+    """Yield the names of the `jax.named_scope`s around an equation, or in the context of its lowering."""
+    stack = getattr(getattr(holder, "source_info", holder), "name_stack", None)
+    for entry in getattr(stack, "stack", ()):
+        if type(entry).__name__ == "Scope":
+            yield entry.name
+
+
+# --- control flow and calls ---
+
+
+def control_flow() -> dict[str, Any]:
+    """Return the primitives of loops, branches and calls by a name of ours, those that this version has."""
+    from jax.extend.core import primitives
+
+    names = {"scan": "scan_p", "while": "while_p", "cond": "cond_p", "jit": "jit_p"}
+    found = {name: getattr(primitives, attribute, None) for name, attribute in names.items()}
+    return {name: primitive for name, primitive in found.items() if primitive is not None}
+
+
+def hook_hoisting(has_log: Callable[[Any], bool]) -> None:
+    """Keep what differentiation of a scan moves out of the loop, if it logs, inside.
+
+    JAX moves equations that do not vary in the loop in front of it, also those with an effect, which then happens
+    once instead of in every iteration (https://github.com/jax-ml/jax/issues/28738).
+    """
+    loops = _private("lax.control_flow.loops")
+    original = getattr(loops, "_scan_known_hoisting", None)
+    if original is None:
+        return
+
+    def hoist(jaxpr_known: Any, known_consts: Any, num_residuals: int) -> Any:
+        if has_log(jaxpr_known.effects):
+            return jaxpr_known, known_consts, [False] * num_residuals, []
+        return original(jaxpr_known, known_consts, num_residuals)
+
+    loops._scan_known_hoisting = hoist  # noqa: SLF001
+
+
+def hook_hidden_remat(handle: Callable[[Any, Callable[..., Any]], Any], has_log: Callable[[Any], bool]) -> None:
+    """Show *handle* the remat calls that hide their effects, as they do with `JAX_REMAT3=1`.
+
+    *handle* gets the closed jaxpr of the call and a function that makes the call with another one.
+    """
+    primitive, hidden = _private("hijax", "call_hi_primitive_p"), _private("ad_checkpoint", "RematTraced")
+    if primitive is None or hidden is None:
+        return
+    original = primitive.bind
+
+    def bind(*args: Any, _prim: Any, **params: Any) -> Any:
+        if isinstance(_prim, hidden) and has_log(_prim.jaxpr.effects):
+            return handle(_prim.jaxpr, lambda new: original(*args, _prim=hidden(new, _prim.policy), **params))
+        return original(*args, _prim=_prim, **params)
+
+    primitive.bind = bind
+
+
+# --- arrays per device (shard_map) and explicit shardings ---
+
+
+def type_of(x: Any) -> Any:
+    """Return the type of an array or a Python number."""
+    return jax.typeof(x)
+
+
+def varying_axes(aval: Any) -> frozenset[Any]:
+    """Return the mesh axes over which a value inside `shard_map` differs from device to device."""
+    manual = getattr(aval, "mat", None)
+    if manual is not None:
+        return frozenset(manual.varying)
+    return frozenset(getattr(aval, "vma", ()))
+
+
+def with_varying_axes(aval: Any, axes: frozenset[Any]) -> Any:
+    """Return *aval* as one that differs over *axes*."""
+    if varying_axes(aval) == axes:
+        return aval
+    if hasattr(aval, "mat"):
+        return aval.update(manual_axis_type=aval.mat.update(varying=axes))
+    return aval.update(vma=axes)  # before JAX 0.10
+
+
+def to_varying(x: Any, axes: frozenset[Any]) -> Any:
+    """Return *x* as a value that may differ over *axes*."""
+    missing = tuple(sorted(axes - varying_axes(jax.typeof(x))))
+    if not missing:
+        return x
+    return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)
+
+
+def same_on_all_axes(avals: list[Any]) -> frozenset[Any]:
+    """Return all axes over which one of *avals* differs."""
+    return frozenset().union(*map(varying_axes, avals))
+
+
+@contextlib.contextmanager
+def inside_shard_map(params: dict[str, Any]) -> Iterator[None]:
+    """Trace in the block as inside of the `shard_map` with *params*: its axes have names, and may be kept track of."""
+    extend, check = _private("core", "extend_axis_env_nd"), _private("config", "_check_vma")
+    with contextlib.ExitStack() as stack:
+        if extend is not None:
+            mesh, manual = params["mesh"], manual_axes(params)
+            stack.enter_context(extend([(name, size) for name, size in mesh.shape.items() if name in manual]))
+        if check is not None:
+            stack.enter_context(check(params["check_vma"]))
+        yield
+
+
+def manual_axes(params: dict[str, Any]) -> frozenset[Any]:
+    """Return the mesh axes that a `shard_map` equation makes manual."""
+    return frozenset(params["newly_manual_axes"] if "newly_manual_axes" in params else params["manual_axes"])
+
+
+def _explicit(aval: Any) -> Any:
+    sharding = getattr(aval, "sharding", None)
+    if sharding is None or sharding.mesh.empty or all(part is None for part in sharding.spec):
+        return None
+    return sharding
+
+
+def is_number(aval: Any) -> bool:
+    """Tell whether *aval* is that of an array of numbers or booleans, and not of keys, tokens or references."""
+    dtype = getattr(aval, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype != jax.dtypes.float0 and type(aval).__name__ == "ShapedArray"
+
+
+def is_explicitly_sharded(x: Any) -> bool:
+    """Tell whether the sharding of *x* is a part of its type."""
+    return _explicit(jax.typeof(x)) is not None
+
+
+def fill(aval: Any, value: Any) -> Any:
+    """Return an array of *value* with the shape, type and explicit sharding of *aval*."""
+    x = jnp.full(aval.shape, value, aval.dtype)
+    sharding = _explicit(aval)
+    return x if sharding is None else jax.sharding.reshard(x, sharding)
+
+
+def unreplicated(x: Any) -> Any:
+    """Return *x* whole on every device, where its sharding is a part of its type."""
+    sharding = _explicit(jax.typeof(x))
+    if sharding is None:
+        return x
+    whole = jax.sharding.PartitionSpec(*[None] * x.ndim)
+    return jax.sharding.reshard(x, jax.sharding.NamedSharding(sharding.mesh, whole))
+
+
+def constant(value: Any, aval: Any) -> Any:
+    """Return a literal of a jaxpr."""
+    return Literal(np.asarray(value), aval)
+
+
+# --- the trace that is being made ---
+
+
+def current_scopes() -> Iterator[str]:
+    """Yield the names of the `jax.named_scope`s that are open here."""
+    current = _private("source_info_util", "current_name_stack")
+    stack: Any = getattr(current() if current else None, "stack", None)
+    for entry in stack or ():
+        if type(entry).__name__ == "Scope":
+            yield entry.name
+
+
+def effectful_equations(is_ours: Callable[[Any], bool]) -> list[Any]:
+    """Return the equations of the current trace that have such an effect, as far as they are known."""
+    frame = getattr(current_trace(), "frame", None)
+    entries: Any = getattr(frame, "tracing_eqns", None) or getattr(frame, "eqns", ())
+    found = []
+    for entry in entries:
+        equation = entry() if callable(entry) else entry
+        if equation is not None and is_ours(getattr(equation, "effects", ())):
+            found.append(equation)
+    return found

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackway._lazy import lazily
+from trackway.tracker._ambient import at_step
 from trackway.tracker._background import BackgroundTracker
 from trackway.tracker._composite import CompositeTracker
 from trackway.tracker._current import current_tracker, set_global_tracker
@@ -37,7 +38,7 @@ from trackway.tracker._verbs import log, log_artifact, log_configuration, log_hy
 from trackway.values import LoggableValue
 
 if TYPE_CHECKING:
-    from trackway.capture import jit_log
+    from trackway.capture import capture_logging, defer_tracker_for_jit, jit_log
     from trackway.config import TrackerConfig
 
 __all__ = [
@@ -58,8 +59,11 @@ __all__ = [
     "StepCounter",
     "Tracker",
     "TrackerConfig",
+    "at_step",
+    "capture_logging",
     "check_step",
     "current_tracker",
+    "defer_tracker_for_jit",
     "get_tracker",
     "is_primary",
     "jit_log",
@@ -74,4 +78,9 @@ __all__ = [
     "walk",
 ]
 
-__getattr__ = lazily(__name__, {"jit_log": "trackway.capture", "TrackerConfig": "trackway.config"})
+_ABOVE = {
+    **dict.fromkeys(("capture_logging", "defer_tracker_for_jit", "jit_log"), "trackway.capture"),
+    "TrackerConfig": "trackway.config",
+}
+
+__getattr__ = lazily(__name__, _ABOVE)

@@ -6,7 +6,7 @@ import atexit
 import threading
 import time
 from collections import deque
-from typing import final
+from typing import ClassVar, final
 
 from trackway import _notices
 from trackway._locks import new_lock
@@ -37,6 +37,11 @@ class BackgroundTracker(ForwardingTracker):
         tracker: The tracker behind; only its worker thread calls it.
         policy: The limits, see `BackgroundPolicy`.
     """
+
+    takes_pending: ClassVar[bool] = True
+
+    workers: ClassVar[int] = 0
+    """Threads started in this process so far."""
 
     def __init__(self, tracker: Tracker, policy: BackgroundPolicy | None = None, *, required: bool = False) -> None:
         """Serve *tracker*; the thread starts with the first call.
@@ -162,6 +167,7 @@ class BackgroundTracker(ForwardingTracker):
                     self._worker = None
                     return False
                 atexit.register(self.finish)
+                BackgroundTracker.workers += 1
         return True
 
     def _work(self) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from trackway import _notices
 from trackway.errors import FatalTrackerError
 
-__all__ = ["defer", "forget_deferred", "raise_deferred", "set_barrier", "wait_for_callbacks"]
+__all__ = ["DEFERRED", "defer", "forget_deferred", "raise_deferred", "set_barrier", "wait_for_callbacks"]
 
 _barrier: tuple[Callable[[], None], int] | None = None
-_deferred: list[FatalTrackerError] = []
+DEFERRED: list[FatalTrackerError] = []
+"""The failure that `raise_deferred` is to raise, if any: looking here first spares the call."""
 
 
 def set_barrier(barrier: Callable[[], None]) -> None:
@@ -38,16 +39,16 @@ def wait_for_callbacks() -> None:
 
 def defer(error: FatalTrackerError) -> None:
     """Keep the failure of a required tracker, met where nothing may be raised, for the next call on the host."""
-    if not _deferred:
-        _deferred.append(error)
+    if not DEFERRED:
+        DEFERRED.append(error)
 
 
 def forget_deferred() -> None:
     """Forget a failure that was kept, because the run ends with another."""
-    _deferred.clear()
+    DEFERRED.clear()
 
 
 def raise_deferred() -> None:
     """Raise a failure that was kept."""
-    if _deferred:
-        raise _deferred.pop()
+    if DEFERRED:
+        raise DEFERRED.pop()

@@ -17,7 +17,8 @@ from typing import TypeAlias, final, overload
 
 from trackway._locks import new_lock
 from trackway.errors import FatalTrackerError, LifecycleError, NoTrackerError, TrackerFinishError
-from trackway.tracker._callbacks import forget_deferred, raise_deferred, wait_for_callbacks
+from trackway.tracker._callbacks import defer, forget_deferred, raise_deferred
+from trackway.tracker._delivery import settle
 from trackway.tracker._dispatch import Call
 from trackway.tracker._interface import Tracker, check_tracker
 from trackway.tracker._isolation import Isolation
@@ -146,9 +147,14 @@ def current_tracker(tracker: Tracker | None = None) -> Tracker | AbstractContext
 def _block(tracker: Tracker) -> Iterator[Tracker]:
     entry = push(tracker)
     try:
-        yield tracker
+        try:
+            yield tracker
+        except BaseException:
+            with contextlib.suppress(FatalTrackerError):  # it must not mask the block's own
+                settle(tracker)
+            raise
+        settle(tracker)
     finally:
-        wait_for_callbacks()  # rows of compiled code that ran in the block belong to its tracker
         pop(entry)
 
 
@@ -177,10 +183,13 @@ def leave(tracker: Tracker, error: BaseException | None) -> None:
     What goes wrong while finishing never masks *error*; without one, only failures that are meant to be seen go out.
     """
     try:
+        try:
+            settle(tracker)
+        except FatalTrackerError as failure:
+            defer(failure)  # the tracker is finished first
         if error is not None and not _is_clean_exit(error):
             with contextlib.suppress(FatalTrackerError):  # said again by finish
                 _isolation.call(Call("mark_failed", (error,)), tracker)
-        wait_for_callbacks()
         _isolation.call(Call("finish"), tracker)
         raise_deferred()
     except (FatalTrackerError, TrackerFinishError):
@@ -201,13 +210,15 @@ def _is_clean_exit(error: BaseException) -> bool:
 def set_global_tracker(tracker: Tracker | None) -> Callable[[], None]:
     """Set the tracker that serves where no `current_tracker(...)` block does, for programs without one main block.
 
-    None takes the present one off. Not meant to be called from several threads at once.
+    None takes the present one off, after what waits for it is delivered. Not meant to be called from several threads
+    at once.
 
     Returns:
         A function that undoes the call.
 
     Raises:
         LifecycleError: if another tracker is set already.
+        FatalTrackerError: if a tracker declared `required: true` failed at what waited for it.
     """
     global _global  # noqa: PLW0603 - that is what the function is for
     before = _global
@@ -216,11 +227,16 @@ def set_global_tracker(tracker: Tracker | None) -> Callable[[], None]:
             f"a global tracker is set already ({before.tracker.name}); call `set_global_tracker(None)` first, or use "
             "`with current_tracker(tracker):` for a part of the program"
         )
-    now = _global = _Entry(check_tracker(tracker, "set_global_tracker"), owner()) if tracker is not None else None
+    now = _Entry(check_tracker(tracker, "set_global_tracker"), owner()) if tracker is not None else None
+    if now is None and before is not None:
+        settle(before.tracker)
+    _global = now
 
     def undo() -> None:
         global _global  # noqa: PLW0603
         if _global is now:
+            if now is not None:
+                settle(now.tracker)
             _global = before
 
     return undo

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar, cast, final
 
 from trackway.tracker._interface import Tracker
-from trackway.tracker._steps import check_step
-from trackway.values import Row, normalise, resolve
+from trackway.tracker._queued_first import QUEUED_FIRST, with_queued_first
+from trackway.tracker._steps import PendingStep, check_step
+from trackway.values import Pending, Row, normalise, resolve
+from trackway.values._row import pendings
 
-__all__ = ["INTERFACE", "Call", "ForwardingTracker", "walk"]
+__all__ = ["INTERFACE", "Call", "ForwardingTracker", "takes_pending", "walk"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,23 +47,27 @@ class Call:
     """One call of an interface method, ready to be made on any number of trackers, now or later.
 
     Payloads are normalised and the step is checked when the call is made up, on the caller's thread: what is queued
-    afterwards is independent of the caller's objects.
+    afterwards is independent of the caller's objects. Values, and a step made by `held_step`, may still be on a device.
 
     Attributes:
         method: Name of the method.
         args: Positional arguments.
         kwargs: Keyword arguments.
         payload: The mapping among them, normalised; None for a method without one.
+        pending: Whether a value or the step is still on a device, or was when the call was made up.
         shared: Whether several trackers get the call, so that each needs a payload of its own.
     """
 
-    __slots__ = ("_resolved", "args", "kwargs", "method", "payload", "shared")
+    __slots__ = ("_resolved", "args", "kwargs", "method", "payload", "pending", "shared")
 
     def __init__(self, method: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Make up a call of *method*; raises what `check_step` and `normalise` raise."""
         kwargs = dict(kwargs) if kwargs else {}
+        self.pending = False
         if "step" in kwargs:  # first: a wrong step must not use up a generator in the payload
-            kwargs["step"] = check_step(kwargs["step"])
+            self.pending = type(kwargs["step"]) is PendingStep
+            if not self.pending:
+                kwargs["step"] = check_step(kwargs["step"])
         self.method = method
         self.payload: Row | None = None
         self.shared = False
@@ -69,9 +75,11 @@ class Call:
         position, name = _PAYLOADS.get(method, (None, None))
         if position is not None and position < len(args):
             self.payload = _row(method, args[position])
-            args = (*args[:position], self.payload, *args[position + 1 :])
+            args = (*args[:position], self.payload, *args[position + 1 :]) if len(args) > 1 else (self.payload,)
         elif name in kwargs:
             self.payload = kwargs[name] = _row(method, kwargs[name])
+        if self.payload is not None and self.payload.pending:
+            self.pending = True
         self.args = args
         self.kwargs = kwargs
 
@@ -80,28 +88,44 @@ class Call:
         """Whether the call brings metrics, as opposed to a summary, an artifact, ..."""
         return self.method in _METRICS
 
+    def waits_for(self) -> tuple[Pending | PendingStep, ...]:
+        """Return what has to arrive before `resolved` returns without waiting."""
+        if not self.pending:
+            return ()
+        step = self.kwargs.get("step")
+        values = () if self.payload is None else pendings(self.payload)
+        return (*values, step) if type(step) is PendingStep else tuple(values)
+
     def on(self, tracker: Tracker) -> Any:
-        """Make the call on *tracker*; only wrappers are handed values that are still on a device."""
-        if isinstance(tracker, ForwardingTracker):
-            return tracker.receive(self)
-        call = self.resolved()
+        """Make the call on *tracker*; only wrappers, and who says so, are handed values that are still on a device."""
+        if ForwardingTracker in type(tracker).__mro__:  # half the time of isinstance with an abstract class
+            return cast("ForwardingTracker", tracker).receive(self)
+        call = self.resolved() if self.pending and not tracker.takes_pending else self
         if call.shared and call.payload is not None:
             # a tracker that changes the mapping it was given must not change it for its neighbours
             call = call.with_payload(call.payload.copy())
         return getattr(tracker, call.method)(*call.args, **call.kwargs)
 
     def resolved(self) -> Call:
-        """Return the call with all its values on the host, waiting for those that are not; done once."""
-        if self.payload is None or not self.payload.pending:
+        """Return the call with step and values on the host, waiting for those that are not; done once.
+
+        Raises:
+            StepError: if the step cannot be read, or does not fit in 64 bits.
+        """
+        if not self.pending:
             return self
         if self._resolved is None:
-            self._resolved = self.with_payload(resolve(self.payload))
+            step = self.kwargs.get("step")
+            number = step.resolve() if type(step) is PendingStep else None
+            call = self if self.payload is None else self.with_payload(resolve(self.payload))
+            self._resolved = call if number is None else call.with_step(number)
         return self._resolved
 
     def with_payload(self, row: Row) -> Call:
         """Return the call with its payload replaced by *row*."""
         call = Call.__new__(Call)
         call.method, call.payload, call.shared = self.method, row, self.shared
+        call.pending = row.pending or type(self.kwargs.get("step")) is PendingStep
         call._resolved = None  # noqa: SLF001 - of the same class
         call.args = tuple([row if value is self.payload else value for value in self.args])
         call.kwargs = {name: row if value is self.payload else value for name, value in self.kwargs.items()}
@@ -115,6 +139,7 @@ class Call:
             self.with_payload(self.payload) if self.payload is not None else Call(self.method, self.args, self.kwargs)
         )
         call.kwargs = {**self.kwargs, "step": step}
+        call.pending = call.payload is not None and call.payload.pending
         return call
 
     def __repr__(self) -> str:
@@ -160,7 +185,8 @@ class ForwardingTracker(Tracker):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._overridden = frozenset(n for n in INTERFACE if getattr(cls, n) is not getattr(ForwardingTracker, n))
+        changed = (n for n in INTERFACE if getattr(cls, n) is not getattr(ForwardingTracker, n))
+        cls._overridden = frozenset((*changed, *QUEUED_FIRST))
 
     @abstractmethod
     def _forward(self, call: Call) -> Any:
@@ -174,6 +200,7 @@ class ForwardingTracker(Tracker):
 for _name in INTERFACE:
     if _name not in vars(ForwardingTracker):
         setattr(ForwardingTracker, _name, _forwarded(getattr(Tracker, _name)))
+with_queued_first(ForwardingTracker)
 
 
 def walk(tracker: Tracker) -> Iterator[Tracker]:
@@ -182,3 +209,10 @@ def walk(tracker: Tracker) -> Iterator[Tracker]:
     if isinstance(tracker, ForwardingTracker):
         for member in tracker.members():
             yield from walk(member)
+
+
+def takes_pending(tracker: Tracker) -> bool:
+    """Tell whether *tracker*, or everything that it stands in front of, accepts values that are still on a device."""
+    if isinstance(tracker, ForwardingTracker) and not tracker.takes_pending:
+        return all(map(takes_pending, tracker.members()))
+    return tracker.takes_pending

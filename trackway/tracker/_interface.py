@@ -6,8 +6,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
+from trackway.tracker._queued_first import queued_first, with_queued_first
 from trackway.values import LoggableValue
 
 __all__ = ["AlertLevel", "ArtifactPath", "Tracker", "check_tracker", "name_of"]
@@ -37,6 +38,14 @@ class Tracker(ABC):
 
     name: str
     """What `get_tracker(name)` finds it by; a backend's `type` in YAML, or the `label` given there."""
+
+    takes_pending: ClassVar[bool] = False
+    """Whether its methods accept rows with values that are still on a device (`trackway.values.Pending`). The verbs
+    have them ready for the others, in the order in which they were logged, without stopping the training loop."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        with_queued_first(cls)
 
     @abstractmethod
     def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None:
@@ -85,6 +94,7 @@ class Tracker(ABC):
         """Return the step of the row now open, or None where the tracker keeps no open row."""
         return None
 
+    @queued_first
     def flush(self) -> None:
         """Block until everything logged so far is where this tracker puts it. The default does nothing."""
 

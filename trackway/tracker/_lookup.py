@@ -38,8 +38,8 @@ def get_tracker(name: str) -> Tracker:
 
     The name is a backend's type ("tensorboard"), or its `label` where one was configured. What comes back is the
     backend itself, so that `get_tracker("tensorboard").writer` is the SummaryWriter. What is called on it goes straight
-    there: ahead of rows that wait in a background queue, past filters, and what it raises reaches the caller. A
-    backend that is disabled or not used in this process is a `NoopTracker` of that name.
+    there: ahead of rows that wait in a background queue or for a device, past filters, and what it raises reaches the
+    caller. A backend that is disabled or not used in this process is a `NoopTracker` of that name.
 
     >>> from trackway.tracker import CompositeTracker, NoopTracker, current_tracker, get_tracker
     >>> with current_tracker(CompositeTracker([NoopTracker()])):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from trackway.tracker._interface import ArtifactPath, Tracker
 
@@ -19,6 +19,7 @@ class NoopTracker(Tracker):
     """
 
     name: str = "noop"
+    takes_pending: ClassVar[bool] = True
 
     def __init__(self, name: str = "noop") -> None:
         self.name = name

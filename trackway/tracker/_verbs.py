@@ -11,28 +11,32 @@ from typing import Any
 
 from trackway import _notices
 from trackway.errors import TrackwayError
-from trackway.tracker._callbacks import raise_deferred
+from trackway.tracker._ambient import NOTHING, Ambient, ambient, placed, raw_items
+from trackway.tracker._callbacks import DEFERRED, raise_deferred
 from trackway.tracker._current import active_tracker
+from trackway.tracker._delivery import deliver_late, send
 from trackway.tracker._dispatch import Call
 from trackway.tracker._interface import ArtifactPath
-from trackway.tracker._isolation import Isolation
+from trackway.tracker._steps import PendingStep, held_step
 from trackway.values import LoggableValue, normalise
+from trackway.values._normalise import source_of
 
 __all__ = [
     "REDUCTIONS",
     "check_reduce",
     "deliver",
+    "deliver_late",
     "log",
     "log_artifact",
     "log_configuration",
     "log_hyperparameters",
     "log_summary",
+    "tracing",
 ]
 
 REDUCTIONS = ("mean", "sum", "max", "min", "last", "std", "stack", "rows")
 """Names of the plain reductions of values logged in compiled code."""
 
-_isolation = Isolation()
 _trace_active: Callable[[], bool] | None = None
 _jit_log: Callable[..., None] | None = None
 
@@ -42,13 +46,18 @@ def log(
     *,
     step: int | None = None,
     commit: bool | None = None,
-    reduce: str = "mean",
+    reduce: Any = "mean",
     weight: Any = None,
 ) -> None:
     """Log metrics to the current tracker; inside compiled JAX code too.
 
     Where no tracker is set this warns once and does nothing, so that instrumented code runs in a unit test. What a
     tracker raises is counted and reported once; it does not reach the caller.
+
+    Values and a step that a device is still computing are not waited for: the row keeps its place, and is delivered
+    once they are there, by a later call of a verb. With more than eight such rows the call waits for the oldest.
+    `flush`, `finish` and the end of a block of the tracker deliver what waits; other methods called on the tracker
+    itself go ahead of it.
 
     Args:
         metrics: Names to values: numbers, arrays, text, `Histogram`, `Image`, ..., nested mappings of them. The
@@ -57,30 +66,56 @@ def log(
             traced integer.
         commit: For trackers that merge calls into rows: False leaves the row open, True closes it, None takes the
             tracker's default.
-        reduce: Compiled code only: how several values of one name are to be combined: `mean`, `sum`, `max`, `min`,
-            `last`, `std`, `stack` or `rows`. Checked, and without effect where each value is delivered by itself, as
-            a host callback does.
-        weight: Compiled code only: the weight of this value in a mean, likewise.
+        reduce: Compiled code only, checked everywhere: how the samples of one name become one value: `mean`, `sum`,
+            `max`, `min`, `last`, `std`, `stack`, `rows`, a `trackway.capture.Hist` or `Ring`, or a mapping from names
+            to these. See "Logging inside jit" in the documentation.
+        weight: Compiled code only: the weight of this sample, one number.
 
     Raises:
         StepError: if *step* is not an integer.
         TypeError: if *metrics* is not a mapping.
-        ValueError: in compiled code, if *commit* is True or *reduce* is unknown.
-        FatalTrackerError: if a tracker declared `required: true` failed.
+        ValueError: if *reduce* is unknown; in compiled code, if *commit* is True or *weight* is not one number.
+        FatalTrackerError: if a tracker declared `required: true` failed, at this row or at one that waited.
     """
-    if "jax" in sys.modules and _tracing():
+    if "jax" in sys.modules and tracing():
         assert _jit_log is not None
         _jit_log(metrics, step=step, commit=commit, reduce=reduce, weight=weight)
         return
     if reduce != "mean":
         check_reduce(reduce)
-    deliver(Call("log", (metrics,), {"step": step, "commit": commit}))
+    held = step if type(step) is int or step is None else held_step(step)
+    late = None if type(metrics) is dict else getattr(type(metrics), "__trackway_late__", None)
+    state = ambient()
+    if late is not None and state.collector is None:
+        late(metrics, held, commit)
+        return
+    if state is NOTHING:
+        deliver(Call("log", (metrics,), {"step": held, "commit": commit}))
+    else:
+        _log_within(state, metrics, held, commit)
 
 
-def check_reduce(reduce: str) -> None:
-    """Raise `ValueError` if *reduce* is not the name of a reduction."""
-    if reduce not in REDUCTIONS:
-        raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+def _log_within(state: Ambient, metrics: Any, step: int | PendingStep | None, commit: bool | None) -> None:
+    if state.muted:
+        source_of(metrics)  # what is no mapping is an error all the same
+    elif state.collector is not None:
+        state.collector.update(raw_items(metrics, state.prefix))
+    else:
+        if step is None and state.step is not None:
+            step, commit = state.step, False if commit is None else commit
+        deliver(Call("log", (placed(metrics, state.prefix),), {"step": step, "commit": commit}))
+
+
+def check_reduce(reduce: Any) -> None:
+    """Raise `ValueError` if *reduce* is not a reduction, or a mapping from names to some."""
+    if isinstance(reduce, Mapping):
+        for one in reduce.values():
+            check_reduce(one)
+    elif not (type(reduce).__module__.startswith("trackway.capture.") or reduce in REDUCTIONS):
+        raise ValueError(
+            f"reduce must be one of {', '.join(REDUCTIONS)}, a Hist or a Ring, or a mapping from names of metrics to "
+            f"these; got {reduce!r}"
+        )
 
 
 def log_summary(metrics: Mapping[str, Any]) -> None:
@@ -88,7 +123,8 @@ def log_summary(metrics: Mapping[str, Any]) -> None:
 
     They win over the automatic last value of a name. Errors as for `log`.
     """
-    deliver(Call("log_summary", (metrics,)))
+    if not ambient().muted:
+        deliver(Call("log_summary", (metrics,)))
 
 
 def log_hyperparameters(hparams: Mapping[str, Any]) -> None:
@@ -96,7 +132,8 @@ def log_hyperparameters(hparams: Mapping[str, Any]) -> None:
 
     Errors as for `log`.
     """
-    deliver(Call("log_hyperparameters", (hparams,)))
+    if not ambient().muted:
+        deliver(Call("log_hyperparameters", (hparams,)))
 
 
 def log_configuration(config: Any, *, name: str = "config.yaml") -> None:
@@ -110,6 +147,8 @@ def log_configuration(config: Any, *, name: str = "config.yaml") -> None:
         TypeError: if *config* is neither.
     """
     plain = _plain_config(config)
+    if ambient().muted:
+        return
     log_hyperparameters(plain)
     import tempfile
 
@@ -129,7 +168,8 @@ def log_artifact(artifact_path: ArtifactPath, *, name: str | None = None, type: 
         name: The artifact's name; None takes the last part of the path.
         type: A free-form kind such as "model" or "dataset".
     """
-    deliver(Call("log_artifact", (artifact_path,), {"name": name, "type": type}))
+    if not ambient().muted:
+        deliver(Call("log_artifact", (artifact_path,), {"name": name, "type": type}))
 
 
 def deliver(call: Call) -> None:
@@ -143,11 +183,12 @@ def deliver(call: Call) -> None:
             "`trackway.set_global_tracker(tracker)` (shown once)",
         )
         return
-    raise_deferred()
-    _isolation.call(call, tracker)
+    if DEFERRED:
+        raise_deferred()
+    send(call, tracker)
 
 
-def _tracing() -> bool:
+def tracing() -> bool:
     """Whether a JAX trace is active on this thread; looks the capture layer up once JAX is there."""
     global _trace_active, _jit_log  # noqa: PLW0603 - a look-up upwards, made once
     if _trace_active is None:

@@ -10,7 +10,16 @@ import numpy as np
 
 from trackway.errors import TracerError
 
-__all__ = ["NUMBERS", "array_to_plain", "as_host", "is_tracer_class", "looks_like_array", "reject_tracer"]
+__all__ = [
+    "NUMBERS",
+    "array_to_plain",
+    "as_host",
+    "is_jax_array",
+    "is_numeric_array",
+    "is_tracer_class",
+    "looks_like_array",
+    "reject_tracer",
+]
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"  # numpy.typing costs an import of its own
 
@@ -30,6 +39,23 @@ def is_tracer_class(cls: type) -> bool:
     jax = sys.modules.get("jax")
     tracer = getattr(getattr(jax, "core", None), "Tracer", None)
     return tracer is not None and issubclass(cls, tracer)
+
+
+def is_jax_array(value: Any) -> bool:
+    """Tell whether *value* is a JAX array, traced or not; never imports jax."""
+    jax = sys.modules.get("jax")
+    array = getattr(jax, "Array", None)
+    return array is not None and isinstance(value, array)
+
+
+def is_numeric_array(value: Any) -> bool:
+    """Tell whether *value* is a NumPy array of numbers or booleans, with an axis, that a device can hold too."""
+    if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray) or value.ndim == 0:
+        return False
+    dtype = value.dtype
+    if dtype.kind in "biufc":
+        return bool(dtype.itemsize <= (16 if dtype.kind == "c" else 8))  # no long doubles
+    return bool(dtype.kind == "V" and dtype.names is None and dtype.isbuiltin == _USER_DEFINED)
 
 
 _LOG_IT = (

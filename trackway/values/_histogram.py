@@ -51,6 +51,9 @@ class Histogram:
     """Number of negative infinities."""
     squared_deviations: Any = float("nan")
     """Sum of the squared deviations of the finite values from their mean, which `sum_squares` is too coarse to give."""
+    approximate: bool = dataclasses.field(default=False, kw_only=True)
+    """Whether `counts` are estimates, because histograms with different edges were put together. A mark of the host,
+    no part of the tree that JAX sees."""
 
     @classmethod
     def from_array(cls, x: Any, num_bins: int = 31, edges: Any = None) -> Self:
@@ -102,7 +105,10 @@ class Histogram:
         greatest = float(np.fmax(mine.max, theirs.max))
         added = {name: getattr(mine, name) + getattr(theirs, name) for name in _ADDED}
         spread = _merged_deviations(mine, theirs)
-        return Histogram(edges=mine.edges, min=least, max=greatest, squared_deviations=spread, **added)
+        unsure = mine.approximate or theirs.approximate
+        return Histogram(
+            edges=mine.edges, min=least, max=greatest, squared_deviations=spread, approximate=unsure, **added
+        )
 
     def parts(self) -> tuple[Any, ...]:
         """Return the fields in order."""
@@ -110,7 +116,7 @@ class Histogram:
 
     def map(self, convert: Callable[[Any], Any]) -> Histogram:
         """Return a histogram of `convert(field)` for each field."""
-        return Histogram(*map(convert, self.parts()))
+        return Histogram(*map(convert, self.parts()), approximate=self.approximate)
 
     def on_host(self) -> bool:
         """Tell whether no field is an array of a device."""
@@ -123,15 +129,16 @@ class Histogram:
         edges = _frozen(as_host(self.edges).astype(np.float64))
         counts = _frozen(as_host(self.counts).astype(np.int64))
         rest = (as_host(part).item() for part in self.parts()[2:])
-        return Histogram(edges, counts, *rest)
+        return Histogram(edges, counts, *rest, approximate=self.approximate)
 
     def describe(self) -> dict[str, Any]:
         """Return all of it as a plain mapping, the form in which it stands in a JSON line."""
         host = self.to_host()
-        return {"_type": "histogram", **{name: _listed(getattr(host, name)) for name in _NAMES}}
+        mark = {"approximate": True} if self.approximate else {}
+        return {"_type": "histogram", **{name: _listed(getattr(host, name)) for name in _NAMES}, **mark}
 
 
-_NAMES = tuple(field.name for field in dataclasses.fields(Histogram))
+_NAMES = tuple(field.name for field in dataclasses.fields(Histogram) if field.name != "approximate")
 _ADDED = ("counts", "num", "sum", "sum_squares", "nan", "posinf", "neginf")
 
 

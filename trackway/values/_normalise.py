@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Protocol, SupportsFloat, TypeAlias
 
 from trackway._notices import warn_once
-from trackway.values._fields import pairs_of
+from trackway.values._fields import Pairs, pairs_of
 from trackway.values._histogram import Histogram
 from trackway.values._leaves import PLAIN, is_huge
 from trackway.values._media_base import Media
@@ -18,7 +18,7 @@ from trackway.values._row import Row
 from trackway.values._text import bounded, bounded_repr
 from trackway.values._walk import Walk
 
-__all__ = ["ArrayLike", "LoggableValue", "normalise", "to_plain"]
+__all__ = ["ArrayLike", "LoggableValue", "normalise", "source_of", "to_plain"]
 
 
 class ArrayLike(Protocol):
@@ -63,6 +63,7 @@ def normalise(
     warn: bool = True,
     reserved: bool = True,
     traced: Callable[[Any], Any] | None = None,
+    arrays: Callable[[Any], Any] | None = None,
 ) -> Row:
     """Return the row of plain values that *payload* stands for; a `Row` is returned as it is.
 
@@ -70,17 +71,19 @@ def normalise(
     bounded text and is listed in `Row.downgrades`. Values on a device are not waited for, see `Pending`.
 
     Args:
-        payload: Any mapping, or a dataclass, pydantic model or named tuple, of names to values. Keys that are no text
-            become text.
+        payload: Any mapping, or a dataclass, pydantic model or named tuple, of names to values; or an object whose
+            method `__trackway_row__` returns one. Keys that are no text become text.
         warn: Issue a `TrackwayWarning`, once for each name and reason, for what was downgraded.
         reserved: Ignore names that begin with `_`, as for metrics; False keeps them, as for hyper-parameters. Names
             that mean something in files, `_nonfinite` and `_bigint` at the top and `_type` below it, are kept with
             one underscore more at their end, which is a downgrade.
         traced: Called with each traced JAX value; what it returns stands in the row. None refuses such values.
+        arrays: Called likewise, in its place, with each JAX array, traced or not, each NumPy array of numbers or
+            booleans that has an axis, and each `Histogram` that holds a JAX value.
 
     Raises:
         TypeError: If *payload* is none of those.
-        TracerError: If it holds a traced JAX value and *traced* is None.
+        TracerError: If it holds a traced JAX value, and neither *traced* nor *arrays* is given.
     """
     kind = type(payload)
     if kind is Row:
@@ -89,18 +92,30 @@ def normalise(
         row = Row(payload)
         if _is_plain(row):
             return row
-    pairs = None if isinstance(payload, type) else pairs_of(kind)
-    if pairs is None:
-        raise TypeError(
-            f"metrics must be a mapping of names to values, got {kind.__name__}: {bounded_repr(payload)}. "
-            'Give the value a name, as in log({"loss": value}).'
-        )
-    walk = Walk(traced)
-    row = Row(walk.nested(payload, "", lambda value, _: walk.mapping(pairs(value), "", top=reserved)))
+    pairs = source_of(payload)
+    walk = Walk(traced, arrays)
+    row = Row(walk.nested(payload, "", lambda _, __: walk.mapping(pairs, "", top=reserved)))
     row.pending, row.has_media, row.downgrades = walk.pending, walk.has_media, tuple(walk.downgrades)
     if warn and row.downgrades:
         _warn(row)
     return row
+
+
+def source_of(payload: Any) -> Pairs:
+    """Return the names of *payload*, each with what reads its value.
+
+    Raises:
+        TypeError: If it is neither a mapping nor one at heart.
+    """
+    own = getattr(type(payload), "__trackway_row__", None)
+    source = payload if own is None else own(payload)
+    pairs = None if isinstance(source, type) else pairs_of(type(source))
+    if pairs is None:
+        raise TypeError(
+            f"metrics must be a mapping of names to values, got {type(source).__name__}: {bounded_repr(source)}. "
+            'Give the value a name, as in log({"loss": value}).'
+        )
+    return pairs(source)
 
 
 def to_plain(value: Any) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 
 from trackway._notices import warn_once
 from trackway.values._leaves import PLAIN
 from trackway.values._pending import Pending
 
-__all__ = ["Downgrade", "Row", "flatten", "resolve", "resolve_value"]
+__all__ = ["Downgrade", "Row", "flatten", "pendings", "resolve", "resolve_value"]
 
 _TWICE = "is given twice in one row, once by its flat name and once nested; the later one is kept"
 
@@ -115,3 +115,13 @@ def resolve_value(value: Any, path: str, lost: list[Downgrade]) -> Any:
     if isinstance(value, list):
         return [resolve_value(item, path, lost) for item in value]
     return value
+
+
+def pendings(value: Any) -> Iterator[Pending]:
+    """Yield every `Pending` in *value*, a row or a part of one."""
+    if isinstance(value, Pending):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            if type(item) not in PLAIN:
+                yield from pendings(item)

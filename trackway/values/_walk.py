@@ -12,6 +12,8 @@ from trackway.errors import TracerError
 from trackway.values._arrays import (
     NUMBERS,
     array_to_plain,
+    is_jax_array,
+    is_numeric_array,
     is_tracer_class,
     looks_like_array,
     reject_tracer,
@@ -49,12 +51,19 @@ Converter = Callable[["Walk", Any, str], Any]
 
 @final
 class Walk:
-    """One walk over one payload; holds what was met on the way."""
+    """One walk over one payload; holds what was met on the way.
 
-    __slots__ = ("_active", "_left", "_refused", "_seen", "_traced", "downgrades", "has_media", "pending")
+    Args:
+        traced: Called with each traced JAX value; what it returns stands in its place. None refuses such values.
+        arrays: Called likewise, in the place of *traced*, with each JAX array, traced or not, each NumPy array of
+            numbers or booleans that has an axis, and each `Histogram` that holds a JAX value.
+    """
 
-    def __init__(self, traced: Callable[[Any], Any] | None = None) -> None:
+    __slots__ = ("_active", "_left", "_refused", "_seen", "_traced", "arrays", "downgrades", "has_media", "pending")
+
+    def __init__(self, traced: Callable[[Any], Any] | None = None, arrays: Callable[[Any], Any] | None = None) -> None:
         self._traced = traced
+        self.arrays = arrays
         self._active: dict[int, str] = {}
         self._left = MAX_VALUES
         self._seen: set[int] = set()
@@ -65,10 +74,11 @@ class Walk:
 
     def traced(self, value: Any, name: str) -> Any:
         """Return what stands for a traced JAX value; without a rule for it, raise `TracerError`."""
-        if self._traced is None:
+        take = self.arrays or self._traced
+        if take is None:
             reject_tracer(value, name)
-        assert self._traced is not None
-        return self._traced(value)
+        assert take is not None
+        return take(value)
 
     def note(self, path: str, reason: str, *, lost: bool = False) -> None:
         """Record that the leaf at *path* is not kept as given, or not at all."""
@@ -206,12 +216,16 @@ def _size(value: Any) -> int:
 
 
 def _array(walk: Walk, value: Any, path: str) -> Any:
+    if walk.arrays is not None and is_numeric_array(value):
+        return walk.arrays(value)
     return walk.nested(value, path, lambda v, p: array_to_plain(v, lambda item: walk.plain(item, p)))
 
 
 def _device_array(walk: Walk, value: Any, path: str) -> Any:
     if not isinstance(value.dtype, np.dtype):  # keys of a random generator, for one, have no numbers
         return _unknown(walk, value, path)
+    if walk.arrays is not None and is_jax_array(value):
+        return walk.arrays(value)
     held = hold(value)
     if not is_device_class(type(held)):
         return array_to_plain(held, lambda item: walk.plain(item, path))
@@ -220,6 +234,8 @@ def _device_array(walk: Walk, value: Any, path: str) -> Any:
 
 
 def _histogram(walk: Walk, value: Histogram, path: str) -> Any:
+    if walk.arrays is not None and any(map(is_jax_array, value.parts())):
+        return walk.arrays(value)
     if any(is_tracer_class(type(part)) for part in value.parts()):
         name = f"histogram {path!r}"
         return value.map(lambda part: walk.traced(part, name) if is_tracer_class(type(part)) else part)
@@ -243,7 +259,16 @@ def _pending(walk: Walk, value: Pending, _path: str) -> Pending:
     return value
 
 
+def _own_pending(walk: Walk, value: Any, path: str) -> Any:
+    by_fields = _by_fields(type(value)) if walk.arrays is not None else None
+    if by_fields is not None:  # while JAX traces, a mapping's values may be part of the trace
+        return by_fields(walk, value, path)
+    return _pending(walk, value.__trackway_pending__(), path)
+
+
 def _tracer(walk: Walk, value: Any, path: str) -> Any:
+    if walk.arrays is not None and not isinstance(value.dtype, np.dtype):
+        return _unknown(walk, value, path)
     return walk.traced(value, f"metric {path!r}")
 
 
@@ -283,7 +308,8 @@ def _converter(cls: type) -> Converter:
 
 def _choose(cls: type) -> Converter:
     return (
-        _by_array_protocol(cls)
+        (_own_pending if getattr(cls, "__trackway_pending__", None) is not None else None)
+        or _by_array_protocol(cls)
         or _match(cls, _OWN)
         or next((_leaf(convert) for kinds, convert in leaf_table() if issubclass(cls, kinds)), None)
         or _by_fields(cls)

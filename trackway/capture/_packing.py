@@ -1,0 +1,283 @@
+"""Metrics on their way to the host: finished where they are computed, and packed so that a row costs one transfer.
+
+All small arrays of one type travel as one vector: fetching a hundred scalars one by one takes longer than many a
+training step. Divisions and the like are done on the device, so that the host has only names to put to numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trackway.capture import _jaxcompat as compat
+from trackway.capture._collections import Series
+from trackway.capture._kinds import Reduction
+from trackway.capture._primitive import TRACED, Group, Path, parts
+from trackway.values import to_plain
+
+__all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "rows_of"]
+
+_SMALL = 1024  # elements up to which an array travels with others
+_VECTORS = (  # for types of up to 32 bits
+    (jnp.bool_, "int32"),
+    (jnp.signedinteger, "int32"),
+    (jnp.unsignedinteger, "uint32"),
+    (jnp.floating, "float32"),
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A metric whose value is computed, but for what the host does to show it."""
+
+    path: Path
+    kind: Reduction
+    arrays: int
+    """Arrays of the value, in front of those that say whether it is there, and at which step."""
+    maybe: bool
+    """Whether an array tells if there is a value at all."""
+    step: int | str | None
+    """The step, `TRACED`, or None."""
+
+    @property
+    def width(self) -> int:
+        """The number of its arrays."""
+        return self.arrays + self.maybe + (self.step is TRACED)
+
+    @property
+    def is_series(self) -> bool:
+        """Whether the arrays have an axis of rows in front."""
+        return isinstance(self.kind, Series)
+
+    @property
+    def name(self) -> str:
+        """The names that lead to it, joined by `/`."""
+        return "/".join(map(str, self.path))
+
+
+def finish(xp: Any, group: Group, arrays: Sequence[Any]) -> tuple[tuple[Finished, ...], list[Any]]:
+    """Return the values of *group* as far as *xp* (NumPy or `jax.numpy`) can compute them.
+
+    What is known to have no samples is left out.
+    """
+    found, values = [], []
+    for metric, share in parts(group, arrays):
+        if metric.count == 0:
+            continue
+        state, count, step = metric.split(share)
+        value, present = metric.kind.finish(xp, state, count)
+        found.append(Finished(metric.path, metric.kind, len(value), present is not None, metric.step))
+        values += [*value, *([] if present is None else [present]), *([step] if metric.step is TRACED else [])]
+    return tuple(found), values
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """Where an array lies in the buffers: all of one, or from *start* on."""
+
+    buffer: int
+    start: int | None
+    shape: tuple[int, ...]
+    is_bool: bool
+
+    def read(self, buffers: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the array."""
+        buffer = buffers[self.buffer]
+        if self.start is None:
+            return buffer
+        flat = buffer[self.start : self.start + math.prod(self.shape)].reshape(self.shape)
+        return flat.astype(bool) if self.is_bool else flat
+
+
+Rows = list[tuple[int | None, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What lies in the buffers that a compiled function returns beside its results."""
+
+    metrics: tuple[Finished, ...]
+    slots: tuple[_Slot, ...]
+    """One for each array of the metrics."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the metrics."""
+        return tuple(metric.name for metric in self.metrics)
+
+    @cached_property
+    def lacks_step(self) -> bool:
+        """Whether there is a metric that brings no step."""
+        return any(metric.step is None for metric in self.metrics)
+
+    def rows(self, buffers: Sequence[Any]) -> Rows:
+        """Return the rows in *buffers*, which are on the host or are fetched: pairs of a step, if known, and values."""
+        hosts = [np.asarray(buffer) for buffer in buffers]
+        if self._scalars is not None:
+            return self._scalars(hosts)
+        return rows_of(self.metrics, [slot.read(hosts) for slot in self.slots])
+
+    @cached_property
+    def _scalars(self) -> Callable[[Sequence[np.ndarray]], Rows] | None:
+        """A short way for the usual case: nothing but numbers that are always there, and one step at most."""
+        step = self.metrics[0].step if self.metrics else None
+        if not self.metrics or not all(_is_number(metric) and metric.step == step for metric in self.metrics):
+            return None
+        if any(slot.shape or slot.start is None or slot.is_bool for slot in self.slots):
+            return None
+        values = self.slots[:: self.metrics[0].width]
+        step_slots = set(self.slots[1::2]) if step is TRACED else set()
+        if len(step_slots) > 1:
+            return None
+        return _reader(tuple(str(metric.path[0]) for metric in self.metrics), values, next(iter(step_slots), step))
+
+
+def _is_number(metric: Finished) -> bool:
+    shown_as_is = type(metric.kind).value is Reduction.value
+    return metric.width == 1 + (metric.step is TRACED) and shown_as_is and len(metric.path) == 1
+
+
+def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[np.ndarray]], Rows]:
+    """Return a function that reads one row; *step* is a slot, or the step itself."""
+    used = sorted({slot.buffer for slot in slots})
+    takes = []
+    for buffer in used:
+        own = [name for name, slot in zip(names, slots, strict=True) if slot.buffer == buffer]
+        places = [slot.start for slot in slots if slot.buffer == buffer]
+        take = operator.itemgetter(*places) if len(places) > 1 else None
+        takes.append((buffer, own, take, places[0]))
+
+    def read(hosts: Sequence[np.ndarray]) -> Rows:
+        row: dict[str, Any] = {}
+        for buffer, own, take, first in takes:
+            numbers = hosts[buffer].tolist()
+            row.update(zip(own, take(numbers) if take is not None else (numbers[first],), strict=True))
+        if len(takes) > 1:
+            row = {name: row[name] for name in names}
+        return [(int(hosts[step.buffer][step.start]) if isinstance(step, _Slot) else step, row)]
+
+    return read
+
+
+def rows_of(metrics: Sequence[Finished], arrays: Sequence[np.ndarray]) -> Rows:
+    """Return the rows that finished *arrays*, on the host, stand for; in the order in which they were logged.
+
+    Metrics without a step belong to the step of the others, the last one if there are several.
+    """
+    rows: dict[Hashable, dict[str, Any]] = {}
+    loose: list[tuple[Finished, list[np.ndarray]]] = []
+    at = 0
+    for metric in metrics:
+        share = list(arrays[at : at + metric.width])
+        at += metric.width
+        if metric.is_series:
+            _put_series(rows, metric, share)
+        elif metric.step is None:
+            loose.append((metric, share))
+        else:
+            _put(rows, int(share[-1]) if metric.step is TRACED else metric.step, metric, share)
+    steps = [key for key in rows if not isinstance(key, tuple)]
+    for metric, share in loose:
+        _put(rows, steps[-1] if steps else None, metric, share)
+    return [(None if isinstance(key, tuple) else key, row) for key, row in rows.items() if row]  # type: ignore[misc]
+
+
+def _put_series(rows: dict[Hashable, dict[str, Any]], metric: Finished, share: list[np.ndarray]) -> None:
+    for number in range(share[0].shape[0]):
+        one = [x[number] for x in share]
+        key: Hashable = ("row", number) if metric.step is None else metric.step
+        _put(rows, int(one[-1]) if metric.step is TRACED else key, metric, one)
+
+
+def _put(rows: dict[Hashable, dict[str, Any]], key: Hashable, metric: Finished, share: list[np.ndarray]) -> None:
+    row = rows.setdefault(key, {})
+    if metric.maybe and not share[metric.arrays].any():
+        return
+    value = to_plain(metric.kind.value([np.asarray(x) for x in share[: metric.arrays]]))
+    _place(row, metric.path, value)
+
+
+def _place(row: Any, path: Path, value: Any) -> None:
+    """Put *value* where *path* leads; ints in it are places in lists."""
+    key: Any
+    for key, following in zip(path, [*path[1:], None], strict=True):
+        if isinstance(row, list):
+            row.extend([None] * (key + 1 - len(row)))
+        if following is None:
+            row[key] = value
+        else:
+            held = row[key] if isinstance(row, list) else row.get(key)
+            row[key] = held = ([] if isinstance(following, int) else {}) if held is None else held
+            row = held
+
+
+def pack(group: Group, arrays: Sequence[Any]) -> tuple[Layout, list[Any]]:
+    """Return where everything lies, and the buffers to return from a compiled function.
+
+    Buffers are never arguments of the function themselves, which the caller may donate to another.
+    """
+    with compat.usual_promotion():
+        metrics, values = finish(jnp, group, arrays)
+        return _pack(metrics, [jnp.asarray(value) for value in values])
+
+
+def _pack(metrics: tuple[Finished, ...], values: list[Any]) -> tuple[Layout, list[Any]]:
+    vectors: dict[str, list[Any]] = {}
+    lengths: dict[str, int] = {}
+    whole: list[Any] = []
+    places: dict[int, tuple[str | int, int | None]] = {}  # vector and start in it, or number of a whole buffer
+    for value in values:
+        if id(value) in places:
+            continue
+        vector = _vector_for(value)
+        if vector is None:
+            places[id(value)] = len(whole), None
+            whole.append(jnp.copy(value))
+            continue
+        places[id(value)] = vector, lengths.get(vector, 0)
+        lengths[vector] = lengths.get(vector, 0) + value.size
+        vectors.setdefault(vector, []).append(value.astype(vector).reshape(-1))
+    numbers = {vector: number for number, vector in enumerate(vectors)}
+    slots = []
+    for value in values:
+        where, start = places[id(value)]
+        buffer = numbers[where] if isinstance(where, str) else len(numbers) + where
+        slots.append(_Slot(buffer, start, tuple(value.shape), value.dtype == bool))
+    joined = [jnp.concatenate(vector) if len(vector) > 1 else jnp.copy(vector[0]) for vector in vectors.values()]
+    return Layout(metrics, tuple(slots)), [*joined, *whole]
+
+
+def _vector_for(value: Any) -> str | None:
+    """Return the type of the vector with which *value* travels; None if it goes by itself."""
+    if value.size > _SMALL or compat.is_explicitly_sharded(value) or jnp.iscomplexobj(value):
+        return None
+    if value.dtype.itemsize > 4:  # noqa: PLR2004 - bytes
+        return str(value.dtype)
+    return next(vector for family, vector in _VECTORS if jnp.issubdtype(value.dtype, family))
+
+
+@jax.tree_util.register_pytree_node_class
+class Packed:
+    """Packed metrics as a result of a compiled function: a tree of the buffers; the layout is static."""
+
+    def __init__(self, layout: Layout, buffers: Sequence[Any], lost: tuple[Any, ...] = ()) -> None:
+        self.layout = layout
+        self.buffers = list(buffers)
+        self.lost = lost
+
+    def tree_flatten(self) -> tuple[list[Any], Any]:
+        """Return the buffers, and the rest."""
+        return self.buffers, (self.layout, self.lost)
+
+    @classmethod
+    def tree_unflatten(cls, static: Any, buffers: Sequence[Any]) -> Packed:
+        """Make it up again."""
+        return cls(static[0], buffers, static[1])

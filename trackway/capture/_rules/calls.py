@@ -1,0 +1,86 @@
+"""Calls: `jit`, `jax.checkpoint`, `closed_call`, `custom_vmap`. Their metrics become further outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+from trackway.capture import _jaxcompat as compat
+from trackway.capture._builder import Builder, Crossing
+from trackway.capture._primitive import Group, without_log
+from trackway.capture._rewrite import remember, rewrite, rule
+
+__all__ = ["jit_params", "returning", "without_result_names"]
+
+Metrics = tuple[Group, Crossing]
+
+
+def returning(jaxpr: Any) -> tuple[Any, Group, Crossing]:
+    """Return *jaxpr* (open or closed, as given) with its metrics as further outputs, and how these leave it."""
+
+    def make() -> tuple[Any, Group, Crossing]:
+        new, group, atoms = rewrite(jaxpr)
+        crossing = Crossing(atoms, new.invars)
+        new = without_result_names(new)
+        new = new.replace(outvars=[*new.outvars, *crossing.kept])
+        is_closed = isinstance(jaxpr, compat.ClosedJaxpr)
+        return compat.closed(new, jaxpr.consts) if is_closed else new, group, crossing
+
+    return remember(jaxpr, "returning", make)
+
+
+def without_result_names(jaxpr: Any) -> Any:
+    """Return *jaxpr* without the names of its results, whose number is about to change."""
+    replace = getattr(jaxpr.debug_info, "_replace", None)
+    return jaxpr if replace is None else jaxpr.replace(debug_info=replace(result_paths=None))
+
+
+def _call(builder: Builder, equation: Any, prefix: str, params: dict[str, Any], metrics: Metrics) -> None:
+    group, crossing = metrics
+    outputs = [compat.Var(atom.aval) for atom in crossing.kept]
+    builder.equations.append(
+        equation.replace(params=params, outvars=[*equation.outvars, *outputs], effects=without_log(equation.effects))
+    )
+    builder.add_all(group, crossing.outer(outputs, equation.invars), prefix)
+
+
+def jit_params(params: dict[str, Any], new: Any, extra: int) -> dict[str, Any]:
+    """Return the parameters of a `jit` call of *new*, which has *extra* outputs more."""
+    return dict(
+        params,
+        jaxpr=new,
+        out_shardings=(*params["out_shardings"], *[compat.unspecified_sharding] * extra),
+        out_layouts=(*params["out_layouts"], *[compat.no_layout] * extra),
+    )
+
+
+@rule("jit", "pjit")
+def _jit(builder: Builder, equation: Any, prefix: str) -> None:
+    new, group, crossing = returning(equation.params["jaxpr"])
+    params = jit_params(equation.params, new, len(crossing.kept))
+    _call(builder, equation, prefix, params, (group, crossing))
+
+
+@rule("remat2", "checkpoint", "remat")
+def _remat(builder: Builder, equation: Any, prefix: str) -> None:
+    new, group, crossing = returning(equation.params["jaxpr"])
+    _call(builder, equation, prefix, dict(equation.params, jaxpr=new), (group, crossing))
+
+
+@rule("closed_call", "core_closed_call", "core_call", "call")
+def _closed_call(builder: Builder, equation: Any, prefix: str) -> None:
+    new, group, crossing = returning(equation.params["call_jaxpr"])
+    _call(builder, equation, prefix, dict(equation.params, call_jaxpr=new), (group, crossing))
+
+
+@rule("custom_vmap_call")
+def _custom_vmap(builder: Builder, equation: Any, prefix: str) -> None:
+    """Not batched until here, the call never will be, and its rule for that is not needed any more."""
+    new, group, crossing = returning(equation.params["call"])
+    results = builder.emit(jax.jit(jaxpr_as_fun(new)), *equation.invars)
+    at = len(equation.outvars)
+    for variable, result in zip(equation.outvars, results, strict=False):
+        builder.rename(result, variable)
+    builder.add_all(group, crossing.outer(results[at:], equation.invars), prefix)

@@ -1,0 +1,251 @@
+"""The queue of rows whose values are still on a device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, final
+
+from trackway import _notices
+from trackway._locks import new_lock
+from trackway.errors import FatalTrackerError, TrackerFinishError
+from trackway.tracker._dispatch import Call
+
+__all__ = ["MAX_PENDING_ROWS", "MAX_ROWS", "Fifo", "LateRows", "never_waiting"]
+
+MAX_PENDING_ROWS = 8
+"""Rows with values on a device that may wait before the caller does: they hold memory of the device."""
+MAX_ROWS = 1000
+"""Rows of any kind that may wait behind the first of those."""
+_MAX_DEPTH = 50  # of rows that are logged while a row that was logged while ... is delivered
+
+
+class LateRows(Protocol):
+    """Rows that are not known yet, not even how many."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of metrics in them, for messages."""
+
+    def ready(self) -> bool:
+        """Tell whether `calls` would return without waiting. Must not raise."""
+
+    def calls(self) -> Sequence[Call]:
+        """Return the calls that bring the rows, waiting for them if need be; asked once. Must not raise."""
+
+
+Item: TypeAlias = Call | LateRows
+
+
+@final
+class _Waiting:
+    """One item of the queue.
+
+    Attributes:
+        item: The call or the rows.
+        heavy: Whether it holds values of a device.
+        depth: How many deliveries it was logged in the midst of, one inside the other.
+        keep: Kept alive until the item is delivered.
+        done: Whether it is delivered.
+    """
+
+    __slots__ = ("_calls", "_parts", "depth", "done", "heavy", "item", "keep")
+
+    def __init__(self, item: Item, depth: int, keep: object) -> None:
+        self.item = item
+        self.depth = depth
+        self.keep = keep
+        self.done = False
+        self._parts = item.waits_for() if isinstance(item, Call) else ()
+        self.heavy = bool(self._parts) or not isinstance(item, Call)
+        self._calls: deque[Call] | None = None
+
+    def ready(self) -> bool:
+        if not isinstance(self.item, Call):
+            return self._calls is not None or self.item.ready()
+        return all(part.ready() for part in self._parts)
+
+    def calls(self) -> deque[Call]:
+        """Return the calls still to be made, waiting for their values; who makes one takes it off."""
+        if self._calls is None:  # as it is after an interrupt while waiting, so that nothing is lost by one
+            self._calls = deque(_resolved(self.item))
+        return self._calls
+
+
+def _resolved(item: Item) -> Sequence[Call]:
+    if isinstance(item, Call):
+        try:
+            return (item.resolved(),)
+        except Exception:  # of the step; raised, and counted, once more where the call is made
+            return (item,)
+    try:
+        return item.calls()
+    except Exception as error:
+        names = ", ".join(item.names[:3])
+        message = f"rows of {names} could not be read and are lost: {type(error).__name__}: {error} (shown once)"
+        _notices.log_once(("late rows", names, type(error)), message, error)
+        return ()
+
+
+_impatient = threading.local()
+_fifos: weakref.WeakSet[Fifo] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def never_waiting() -> Iterator[None]:
+    """Have nothing in the block wait for a device or for another thread's delivery: what is not ready stays queued.
+
+    For host callbacks of compiled functions: what they would wait for may be waiting for them.
+    """
+    before = getattr(_impatient, "on", False)
+    _impatient.on = True
+    try:
+        yield
+    finally:
+        _impatient.on = before
+
+
+@final
+class Fifo:
+    """Rows in order, each delivered when it is ready and all before it are. Starts no thread; thread-safe.
+
+    One thread at a time delivers, whoever calls `put` or `drain`. What is logged while a row is delivered, by the
+    tracker itself or in a signal handler, is queued and delivered after it. A forked child starts out empty.
+
+    Args:
+        deliver: Makes one call. `FatalTrackerError` and `TrackerFinishError` reach the caller of `put` or `drain` once
+            everything else that was due is delivered; other exceptions do at once, and the next call goes on.
+        max_pending_rows: Rows with values on a device that may wait; with more, `put` waits for the oldest.
+    """
+
+    def __init__(self, deliver: Callable[[Call], Any], *, max_pending_rows: int = MAX_PENDING_ROWS) -> None:
+        self._deliver = deliver
+        self._max = max_pending_rows
+        self._waiting: deque[_Waiting] = deque()
+        self._heavy: deque[_Waiting] = deque()  # those with values on a device; its length is what counts
+        self._turn = new_lock()
+        self._deliverer: int | None = None
+        self._depth = 0
+        self._nested: _Waiting | None = None  # the last one logged in the midst of a delivery
+        _fifos.add(self)
+
+    def __len__(self) -> int:
+        """Return the number of items that wait, including the one that is being delivered."""
+        return len(self._waiting)
+
+    def put(self, item: Item, *, keep: object = None) -> None:
+        """Append *item* and deliver what is ready, waiting for the oldest where too many wait.
+
+        Args:
+            item: A call, or rows that are not known yet.
+            keep: Kept alive until the item is delivered.
+
+        Raises:
+            RecursionError: if it is logged while a row is delivered, that one likewise, and so on without end.
+        """
+        self.add(item, keep=keep)
+        self._go(self._too_many)
+
+    def add(self, item: Item, *, keep: object = None) -> None:
+        """Append *item* and deliver nothing, for an owner with a thread that calls `drain`; otherwise as `put`."""
+        depth = self._depth + 1 if self._inside() else 0
+        if depth > _MAX_DEPTH:
+            raise RecursionError("a tracker logs another row whenever a row is delivered to it")
+        waiting = _Waiting(item, depth, keep)
+        if waiting.heavy:
+            self._heavy.append(waiting)
+        self._waiting.append(waiting)
+        if depth:
+            self._nested = waiting
+
+    def drain(self, *, block: bool) -> None:
+        """Deliver what is ready or, if *block*, wait and deliver all that was put before the call.
+
+        Also all that is logged while it is delivered. Returns at once in the midst of a delivery on the same thread.
+        """
+        last = self._last() if block else None
+        self._go(lambda: last is not None and not (last.done and self._nested is None))
+
+    def forget(self) -> None:
+        """Give up all that waits."""
+        self._waiting.clear()
+        self._heavy.clear()
+        self._deliverer = self._nested = None
+
+    def _inside(self) -> bool:
+        return self._deliverer == threading.get_ident()
+
+    def _too_many(self) -> bool:
+        return len(self._heavy) > self._max or len(self._waiting) > MAX_ROWS
+
+    def _first(self) -> _Waiting | None:
+        try:
+            return self._waiting[0]
+        except IndexError:  # without a look at its length, which other threads change
+            return None
+
+    def _last(self) -> _Waiting | None:
+        try:
+            return self._waiting[-1]
+        except IndexError:
+            return None
+
+    def _go(self, must: Callable[[], bool]) -> None:
+        """Deliver what is ready, and what is not as long as it *must* be."""
+        if self._inside():
+            return
+        if getattr(_impatient, "on", False):
+            must = _never
+        error = None
+        while self._turn.acquire(blocking=must()):
+            self._deliverer = threading.get_ident()
+            try:
+                while (first := self._first()) is not None and (must() or first.ready()):
+                    failure = self._deliver_item(first)
+                    error = error or failure
+            finally:
+                self._deliverer = None
+                with contextlib.suppress(RuntimeError):  # it is new, and free, in a child forked by a delivery
+                    self._turn.release()
+            # another thread may have added one, and left it to this one, since the last look
+            if (first := self._first()) is None or not first.ready():
+                break
+        if error is not None:
+            raise error
+
+    def _deliver_item(self, first: _Waiting) -> Exception | None:
+        """Make the calls of *first*, then take it off; until then what is logged lines up behind it."""
+        calls = first.calls()
+        self._depth = first.depth
+        error = None
+        while calls:
+            call = calls.popleft()  # before it is made: one that is interrupted must not be made twice
+            try:
+                self._deliver(call)
+            except (FatalTrackerError, TrackerFinishError) as stop:
+                error = error or stop
+        if self._first() is first:  # not so in a child forked by the delivery
+            self._waiting.popleft()
+            if first.heavy:
+                self._heavy.popleft()
+        first.done = True
+        if self._nested is first:
+            self._nested = None
+        return error
+
+
+def _never() -> bool:
+    return False
+
+
+def _forget_all() -> None:
+    """What waits in a forked child belongs to the parent, which delivers it."""
+    for fifo in tuple(_fifos):
+        fifo.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
