@@ -3,7 +3,7 @@
     pip install "trackway[jax]" flax optax scikit-learn
     python examples/recipes/flax_nnx.py
 
-`trackway.capture.nnx.capture_logging` makes what is logged a result of the function, which `trackway.log` takes.
+`trackway.jit` takes `nnx.jit` for its compiler; the objects that the function is given are changed in place as always.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from sklearn.datasets import load_digits
 
 import trackway
 from trackway.backends.console import ConsoleTracker
-from trackway.capture.nnx import capture_logging
 
 STEPS = 20
 
@@ -45,8 +44,7 @@ def loss_fn(model: Classifier, images: jax.Array, labels: jax.Array) -> jax.Arra
     return loss
 
 
-@nnx.jit
-@capture_logging
+@trackway.jit(jit=nnx.jit)
 def train_step(model: Classifier, optimizer: nnx.Optimizer, images: jax.Array, labels: jax.Array) -> jax.Array:
     """Take one step: parameters, batch statistics, optimizer and random numbers change in place."""
     loss, grads = nnx.value_and_grad(loss_fn)(model, images, labels)
@@ -61,5 +59,5 @@ if __name__ == "__main__":
     optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
     with trackway.current_tracker(ConsoleTracker()):
         for step in range(STEPS):
-            loss, logs = train_step(model, optimizer, images, labels)
-            trackway.log(logs, step=step)
+            with trackway.at_step(step):
+                train_step(model, optimizer, images, labels)

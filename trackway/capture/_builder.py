@@ -9,7 +9,7 @@ from typing import Any, final
 import jax.numpy as jnp
 
 from trackway.capture import _jaxcompat as compat
-from trackway.capture._combine import combine
+from trackway.capture._combine import combine, step_type
 from trackway.capture._primitive import TRACED, Group, Metric, parts
 from trackway.capture._settings import differ, problem
 from trackway.errors import CaptureError
@@ -35,6 +35,8 @@ class Builder:
         self.context = context if context is not None else next(iter(self.equations), None)
         self.entries: dict[str, Entry] = {}
         self._given_up: set[str] = set()
+        self._makers: dict[Any, Any] = {}
+        self._made = 0
 
     def emit(self, function: Callable[..., Sequence[Any]], *atoms: Any) -> list[Any]:
         """Add the equations of a function of the arrays of *atoms*; return the atoms of its results."""
@@ -159,12 +161,17 @@ class Builder:
 
     def _origin(self, atom: Any) -> tuple[Any, int]:
         """Return the variable that *atom* is, up to a known difference, and that difference."""
-        makers = {variable: equation for equation in self.equations for variable in equation.outvars}
+        if len(self.equations) != self._made:
+            self._makers = {variable: equation for equation in self.equations for variable in equation.outvars}
+            self._made = len(self.equations)
+        makers = self._makers
         offset = 0
         while not isinstance(atom, compat.Literal) and atom in makers:
             equation = makers[atom]
             name, inputs = equation.primitive.name, equation.invars
-            if name in ("convert_element_type", "stop_gradient", "reshape", "copy"):
+            if name in ("stop_gradient", "reshape", "copy") or (
+                name == "convert_element_type" and _keeps_steps(inputs[0].aval.dtype, equation.outvars[0].aval.dtype)
+            ):
                 atom = inputs[0]
             elif name in ("add", "sub") and isinstance(inputs[1], compat.Literal) and not inputs[1].aval.shape:
                 atom, offset = inputs[0], offset + int(inputs[1].val) * (1 if name == "add" else -1)
@@ -176,6 +183,12 @@ class Builder:
         """Return the metrics and their atoms, of which some may be the same."""
         group = tuple(entry.metric for entry in self.entries.values())
         return group, [atom for entry in self.entries.values() for atom in entry.atoms]
+
+
+def _keeps_steps(before: Any, after: Any) -> bool:
+    """Tell whether integers of one type are the same ones in the other, and whether adding to them is."""
+    both = jnp.issubdtype(before, jnp.signedinteger) and jnp.issubdtype(after, jnp.signedinteger)
+    return bool(both and jnp.iinfo(before).bits == jnp.iinfo(after).bits == jnp.iinfo(step_type()).bits)
 
 
 @final

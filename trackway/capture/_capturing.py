@@ -58,14 +58,8 @@ class _Tree(NamedTuple):
 
 
 def _is_array(leaf: Any) -> bool:
-    """Python numbers stay what they are, so that `if flag:` works for static arguments."""
-    if isinstance(leaf, bool | int | float | complex):
-        return False
-    try:
-        compat.type_of(leaf)
-    except TypeError:
-        return False
-    return True
+    """Only traced values are looked into: a static argument may be a NumPy number, and has to stay one."""
+    return isinstance(leaf, jax.core.Tracer)
 
 
 def capture_logging(function: Callable[P, T]) -> Callable[P, tuple[T, Logs]]:
@@ -133,7 +127,7 @@ def capture_pure(function: Callable[P, T]) -> Callable[P, tuple[T, Logs]]:
         results = jaxpr_as_fun(new)(*inputs.arrays)
         split = len(outputs[0].places)
         arrays = [_value(x) for x in crossing.outer(results[split:], inputs.arrays)]
-        return outputs[0].filled(results[:split]), Logs(group, arrays, tuple(lost))
+        return outputs[0].filled(map(_value, results[:split])), Logs(group, arrays, tuple(lost))
 
     return captured
 
@@ -148,7 +142,9 @@ def _holds_nnx_objects(tree: Any) -> bool:
 
 
 def _value(x: Any) -> Any:
-    return jax.numpy.asarray(x.val if isinstance(x, compat.Literal) else x)
+    """Return an array for what evaluating a jaxpr may return in its place."""
+    x = x.val if isinstance(x, compat.Literal) else x
+    return x if isinstance(x, jax.Array) else jax.numpy.asarray(x)
 
 
 def _captured(closed: Any) -> tuple[Any, Group, Crossing]:

@@ -25,7 +25,7 @@ class Stack(Reduction):
     keeps_lanes: ClassVar[bool] = True
 
     def init(self, x: Any, weight: Any) -> tuple[State, Any]:
-        return [x], None if weight is None else (weight > 0).astype(jnp.int32)
+        return [x], None if weight is None else (~(weight <= 0)).astype(jnp.int32)
 
     def combine(self, a: State, na: Any, b: State, nb: Any) -> State:
         del a, na, b, nb
@@ -64,8 +64,11 @@ class Series(Reduction):
     def _reduced(self, count: Any, *state: Any) -> State:
         return self.base.lanes(list(state), count)
 
-    def repeat(self, state: State, size: int) -> State:
-        return self.base.repeat(state, size)
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        rows = state[0].shape[0]
+        counts = jnp.full(rows, count, jnp.int32) if isinstance(count, int) else count
+        repeated: State = jax.vmap(lambda n, *x: self.base.repeat(list(x), n, size))(counts, *state)
+        return repeated
 
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
         return self.base.finish(xp, state, count)
@@ -95,7 +98,7 @@ class Latest(Reduction):
 
     def init(self, x: Any, weight: Any) -> tuple[State, Any]:
         kept = [jnp.zeros((self.size, *x.shape), x.dtype).at[-1].set(x)]
-        return kept, None if weight is None else (weight > 0).astype(jnp.int32)
+        return kept, None if weight is None else (~(weight <= 0)).astype(jnp.int32)
 
     def combine(self, a: State, na: Any, b: State, nb: Any) -> State:
         del na
@@ -104,6 +107,12 @@ class Latest(Reduction):
         x, y = promoted(a[0], b[0])
         chosen = jnp.where(slots >= self.size - arriving, slots + self.size, slots + arriving)
         return [jnp.take(jnp.concatenate([x, y]), chosen, axis=0)]
+
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        kept = jnp.clip(jnp.asarray(count), 1, self.size)
+        newest_first = jnp.arange(self.size)[::-1] % kept  # the samples over and over again
+        del size
+        return [jnp.take(state[0], self.size - 1 - newest_first, axis=0)]
 
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
         whole = xp.asarray(count, "int32")
@@ -135,7 +144,7 @@ class Distribution(Reduction):
         state.append(jnp.int32(0))
         if weight is None:
             return state, None
-        counts = weight > 0
+        counts = ~(weight <= 0)
         return [jnp.where(counts, part, jnp.zeros_like(part)) for part in state], counts.astype(jnp.int32)
 
     def widen(self, state: State) -> State:
@@ -164,7 +173,8 @@ class Distribution(Reduction):
         wide = len(a) > _FIELDS + 1 or len(b) > _FIELDS + 1
         return [*fields, *(sums[at][1] for at in _SUMS)] if wide else fields
 
-    def repeat(self, state: State, size: int) -> State:
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        del count
         edges, counts, least, greatest, *rest = state
         flag = rest.pop(_FIELDS - 4)
         scaled = [part * size for part in rest]
@@ -235,12 +245,24 @@ class Constant(Last):
     @staticmethod
     def code(value: Any) -> int:
         """Return the number that stands for *value*; for texts the same in every process, as compiled programs are."""
-        text = value if isinstance(value, str) else f"{value!r} at {id(value)}" if value is not None else "None"
+        is_plain = isinstance(value, str | list | dict | None)
+        text = value if isinstance(value, str) else repr(value) if is_plain else f"{value!r} at {id(value)}"
         code = zlib.crc32(text.encode("utf-8", "surrogatepass"))
         while code in _constants and _constants[code] is not value and _constants[code] != value:
             code = (code + 1) % 2**32
         _constants[code] = value
         return code
 
+    @staticmethod
+    def known(code: int) -> Any:
+        """Return the value for which *code* stands."""
+        return _constants.get(code, "<a constant of a program that was traced in another process>")
+
+    @staticmethod
+    def learn(values: dict[int, Any]) -> None:
+        """Take over the values of another process."""
+        for code, value in values.items():
+            _constants.setdefault(code, value)
+
     def value(self, arrays: list[Any]) -> Any:
-        return _constants.get(int(arrays[0]), "<a constant of a program that was traced in another process>")
+        return self.known(int(arrays[0]))

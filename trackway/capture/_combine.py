@@ -17,6 +17,7 @@ from trackway.errors import CaptureError
 __all__ = [
     "absent",
     "as_kind",
+    "check_traceable",
     "combine",
     "common_kind",
     "joined",
@@ -96,6 +97,7 @@ def traced_step(metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
     """Return *metric*, which has a step, with the step as an array."""
     if metric.step is TRACED or metric.step is None:
         return metric, arrays
+    check_traceable(metric.step)
     state, count, step = metric.split(arrays)
     shape = _count_shape(metric, state)
     return (dynamic := replace(metric, step=TRACED)), joined(dynamic, state, count, jnp.full(shape, step, step_type()))
@@ -110,11 +112,21 @@ def with_step(share: tuple[Metric, list[Any]], source: tuple[int, int], arrays: 
     """Give a metric the step that *source* says: an array among *arrays*, and what is added to it."""
     metric, own = share
     at, offset = source
-    step = jnp.asarray(arrays[at], step_type())
+    step = jnp.asarray(arrays[at], step_type()).reshape(())
     step = step + offset if offset else step
     if isinstance(metric.kind, Series):
         step = jnp.broadcast_to(step, own[0].shape[:1])
     return replace(metric, step=TRACED), [*own, step]
+
+
+def check_traceable(step: Any) -> None:
+    """Raise `CaptureError` if a known *step* is beyond what an array of the program can hold."""
+    limits = jnp.iinfo(step_type())
+    if isinstance(step, int) and not limits.min <= step <= limits.max:
+        raise CaptureError(
+            f"is logged at step {step}, beyond 32 bits, where it depends on the program whether it is logged at all; "
+            "enable jax_enable_x64, or give the step where the compiled function is called"
+        )
 
 
 def step_type() -> Any:
@@ -173,7 +185,7 @@ def _joined_rows(a: Metric, xs: list[Any], b: Metric, ys: list[Any]) -> tuple[Me
         raise CaptureError("is logged both with and without a step, which cannot be put into one order of rows")
     if a.count != b.count:
         (a, xs), (b, ys) = traced_count(a, xs), traced_count(b, ys)
-    if a.step is not None and (a.step is TRACED or a.step != b.step or b.step is TRACED):
+    if a.step is not None and (TRACED in (a.step, b.step) or a.step != b.step):
         (a, xs), (b, ys) = traced_step(a, xs), traced_step(b, ys)
     if a.arrays != b.arrays:
         (a, xs), (b, ys) = widened(a, xs), widened(b, ys)

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 
 from trackway.capture import _hooks
 from trackway.capture import _jaxcompat as compat
+from trackway.capture._collections import Constant
 from trackway.capture._combine import combine
 from trackway.capture._logs import Logs
 from trackway.capture._primitive import Group, Metric, has_log, offer_to, parts
 from trackway.capture._rewrite import metrics_in
-from trackway.capture._scopes import MUTE, SCOPE
+from trackway.capture._scopes import prefix_from
 from trackway.capture._settings import problem
 from trackway.errors import CaptureError
 from trackway.tracker import _ambient
@@ -32,22 +33,30 @@ class _Collector:
     def __init__(self, trace: Any) -> None:
         self.trace = trace
         self.found: dict[str, tuple[Metric, list[Any]]] = {}
+        self.given_up: set[str] = set()
 
     def take(self, group: Group, arrays: Sequence[Any]) -> None:
         """Take what is logged in this trace itself; what an inner trace logs arrives here later."""
-        names = list(compat.current_scopes())
-        if MUTE in names:
+        prefix = prefix_from(compat.current_scopes())
+        if prefix is None:
             return
-        prefix = "".join(f"{n.removeprefix(SCOPE).replace('|', '/')}/" for n in names if n.startswith(SCOPE))
         with compat.within(self.trace), compat.usual_promotion():
             for metric, share in parts(group, arrays):
                 self._add(metric.prefixed(prefix), share)
 
     def _add(self, metric: Metric, share: list[Any]) -> None:
+        if metric.name in self.given_up:
+            return
+        if isinstance(metric.kind, Constant):
+            reason = "is no number, and so no result of a compiled function; `trackway.capture_logging` returns it"
+            problem(metric.name, reason, metric.line)
+            return
         earlier = self.found.get(metric.name)
         try:
             self.found[metric.name] = combine(*earlier, metric, share) if earlier else (metric, share)
         except CaptureError as error:
+            del self.found[metric.name]
+            self.given_up.add(metric.name)
             problem(metric.name, str(error), metric.line)
 
     def fill(self, metrics: dict[str, Any]) -> None:

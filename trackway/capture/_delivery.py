@@ -16,8 +16,8 @@ from trackway import _notices
 from trackway.capture._packing import Layout, Rows, pack
 from trackway.capture._primitive import Group, set_rules
 from trackway.capture._rewrite import prefix_of
-from trackway.capture._settings import Loss, current
-from trackway.errors import CaptureError, FatalTrackerError
+from trackway.capture._settings import Loss, current, failed
+from trackway.errors import CaptureError, FatalTrackerError, TrackwayWarning
 from trackway.tracker._ambient import ambient
 from trackway.tracker._callbacks import defer, set_barrier
 from trackway.tracker._current import Owner, active_tracker, owner, tracker_of
@@ -44,6 +44,7 @@ class CapturedRows:
         *,
         step: int | None,
         commit: bool | None,
+        tracker: Tracker | None,
         prefix: str,
         lost: tuple[Loss, ...],
     ) -> None:
@@ -55,6 +56,7 @@ class CapturedRows:
             read: Fetches them.
             step: The step of a row that brings none.
             commit: Whether a row at *step* ends with this, as for `Tracker.log`.
+            tracker: Whose open row others join, without *step* and *commit*.
             prefix: Goes before every name.
             lost: Metrics that are missing in each row.
         """
@@ -63,6 +65,7 @@ class CapturedRows:
         self._read = read
         self._step = step
         self._commit = commit
+        self._tracker = tracker
         self._prefix = prefix
         self._downgrades = tuple(Downgrade(loss.name, loss.reason, lost=True) for loss in lost)
         for buffer in buffers:
@@ -80,12 +83,19 @@ class CapturedRows:
         """Return one call of `log` for each row."""
         return [self._call(step, values) for step, values in self._read()]
 
+    def _step_for_others(self) -> tuple[int | None, bool | None]:
+        """Return step and commit of rows that bring no step, as known when they are delivered."""
+        if self._step is not None or self._commit is not None or self._tracker is None:
+            return self._step, self._commit
+        return open_step(self._tracker)
+
     def _call(self, step: int | None, values: dict[str, Any]) -> Call:
         prefix = self._prefix
         row = Row({f"{prefix}{name}": value for name, value in values.items()} if prefix else values)
         row.downgrades = self._downgrades
         if step is None:
-            return Call("log", (row,), {"step": self._step, "commit": self._commit})
+            step, commit = self._step_for_others()
+            return Call("log", (row,), {"step": step, "commit": commit})
         return Call("log", (row,), {"step": step, "commit": None})
 
 
@@ -100,13 +110,12 @@ def deliver(
     read: Callable[[], Rows],
     lost: tuple[Loss, ...],
     *,
-    lacks_step: bool = True,
     step: int | None = None,
     commit: bool | None = None,
 ) -> None:
     """Log rows that a compiled function returned: to the current tracker, without waiting for them.
 
-    Rows without a step get *step*; None takes that which is open here, if *lacks_step* says that one is needed.
+    Rows without a step get *step*; None takes that of `at_step`, or of the row that is open when they are delivered.
     """
     state = ambient()
     if state.muted or not (names or lost):
@@ -119,16 +128,10 @@ def deliver(
     if tracker is None:
         _without_tracker(names)
         return
-    if lacks_step and step is None and commit is None:
-        step, commit = _step_around(tracker)
-    deliver_late(CapturedRows(names, buffers, read, step=step, commit=commit, prefix=state.prefix, lost=lost), tracker)
-
-
-def _step_around(tracker: Tracker) -> tuple[int | None, bool | None]:
-    """Return the step of the row that is open here, and not to end it; nothing of both where none is."""
-    step = ambient().step
-    step = _open_step(tracker) if step is None else step
-    return step, None if step is None else False
+    if step is None and state.step is not None:
+        step, commit = state.step, False if commit is None else commit
+    rows = CapturedRows(names, buffers, read, step=step, commit=commit, tracker=tracker, prefix=state.prefix, lost=lost)
+    deliver_late(rows, tracker)
 
 
 def _without_tracker(names: tuple[str, ...]) -> None:
@@ -140,11 +143,13 @@ def _without_tracker(names: tuple[str, ...]) -> None:
     )
 
 
-def _open_step(tracker: Tracker) -> int | None:
+def open_step(tracker: Tracker) -> tuple[int | None, bool | None]:
+    """Return the step of the row that *tracker* has open, and not to end it; nothing of both where there is none."""
     try:
-        return tracker.open_step()
+        step = tracker.open_step()
     except (Exception, SystemExit):  # counted where the row is delivered
-        return None
+        return None, None
+    return step, None if step is None else False
 
 
 # --- what nothing captures ---
@@ -152,8 +157,13 @@ def _open_step(tracker: Tracker) -> int | None:
 
 def _impl(*arrays: Any, group: Group) -> list[Any]:
     """A log under `vmap`, `grad` and the like without `jit`: its values are there."""
-    layout, buffers = pack(group, arrays)
-    deliver(layout.names, buffers, lambda: layout.rows(buffers), (), lacks_step=layout.lacks_step)
+    try:
+        layout, buffers = pack(group, arrays)
+        deliver(layout.names, buffers, lambda: layout.rows(buffers), ())
+    except (CaptureError, FatalTrackerError, TrackwayWarning):
+        raise
+    except Exception as error:
+        failed("a transformation without jit", error)
     return []
 
 
@@ -236,9 +246,17 @@ def _send(layout: Layout, hosts: list[np.ndarray], prefix: str, traced_by: Owner
         return
     if ambient().muted:
         return
-    step, commit = _step_around(tracker) if layout.lacks_step else (None, None)
-    prefix = ambient().prefix + prefix
-    rows = CapturedRows(layout.names, (), lambda: layout.rows(hosts), step=step, commit=commit, prefix=prefix, lost=())
+    state = ambient()
+    rows = CapturedRows(
+        layout.names,
+        (),
+        lambda: layout.rows(hosts),
+        step=state.step,
+        commit=None if state.step is None else False,
+        tracker=tracker,
+        prefix=state.prefix + prefix,
+        lost=(),
+    )
     for call in rows.calls():
         send(call, tracker)
 

@@ -14,13 +14,14 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
 
 from trackway._locks import new_lock
 from trackway.capture import _jaxcompat as compat
-from trackway.capture._primitive import Metric, bind, has_log
+from trackway.capture._primitive import Metric, bind, has_log, parts
 from trackway.capture._rewrite import stripped_params
 from trackway.capture._rules import branches, calls, loops, whiles
 from trackway.capture._settings import failed
@@ -30,46 +31,86 @@ __all__ = ["install"]
 
 Share = tuple[Metric, list[Any]]
 Bind = Callable[..., Any]
+T = TypeVar("T")
 
 
-def _log(shares: Sequence[Share]) -> None:
-    bind(tuple(metric for metric, _ in shares), [_array(x) for _, share in shares for x in share])
+def _log(what: str, shares: Callable[[], Sequence[Share]]) -> None:
+    """Log what the loop or branch returned, in the trace around."""
+
+    def log() -> None:
+        with compat.usual_promotion():
+            found = shares()
+            bind(tuple(metric for metric, _ in found), [_array(x) for _, share in found for x in share])
+
+    _attempt(what, log)
+
+
+def _attempt(what: str, function: Callable[[], T]) -> T | None:
+    """Return what *function* returns; None after a failure of ours, which is told: training comes first."""
+    try:
+        return function()
+    except (CaptureError, FatalTrackerError, TrackwayWarning):
+        raise
+    except Exception as error:
+        failed(what, error)
+        return None
 
 
 def _array(x: Any) -> Any:
     return jnp.asarray(x.val) if isinstance(x, compat.Literal) else x
 
 
+# The program's own binding is called once and outside of `_attempt`: its errors are the program's.
+
+
 def _scan(original: Bind, *args: Any, **params: Any) -> Any:
     if not has_log(params["jaxpr"].effects):
         return original(*args, **params)
-    plan = loops.scan_plan(params)
+    plan = _attempt("a scan", lambda: loops.scan_plan(params))
+    start = None if plan is None else _attempt("a scan", plan.accumulators.start)
+    if plan is None or start is None:
+        return original(*args, **stripped_params(params))
     carried = params["num_carry"]
     split = params["num_consts"] + carried
-    start = plan.accumulators.start()
     outputs = original(*args[:split], *start, *args[split:], **loops.scan_params(plan, params))
     after = carried + len(start)
     stacked = len(outputs) - len(plan.outputs)
-    _log(plan.shares(outputs[carried:after], outputs[stacked:], args[:split], params))
+    _log("a scan", lambda: plan.shares(outputs[carried:after], outputs[stacked:], args[:split], params))
     return [*outputs[:carried], *outputs[after:stacked]]
 
 
 def _while(original: Bind, *args: Any, **params: Any) -> Any:
     if not (has_log(params["body_jaxpr"].effects) or has_log(params["cond_jaxpr"].effects)):
         return original(*args, **params)
-    outputs, shares = whiles.run(original, args, params)
-    _log(shares)
-    return outputs
+    plan = _attempt("a while_loop", lambda: whiles.while_plan(params))
+    start = None if plan is None else _attempt("a while_loop", plan.accumulators.start)
+    if plan is None or start is None:
+        return original(*args, **stripped_params(params))
+    conditions = params["cond_nconsts"]
+    split = conditions + params["body_nconsts"]
+    constants, carry = args[:split], args[split:]
+    looked = [] if plan.first is None else jaxpr_as_fun(plan.first)(*constants[:conditions], *carry)
+    outputs = original(*constants, *looked[:1], *start, *carry, **plan.params)
+    before = len(looked[:1])
+    after = before + len(start)
+    inputs = [*constants[conditions:], *carry]
+    _log(
+        "a while_loop",
+        lambda: parts(plan.first_group, looked[1:]) + plan.shares(outputs[before:after], inputs),
+    )
+    return outputs[after:]
 
 
 def _cond(original: Bind, *args: Any, **params: Any) -> Any:
     if not any(has_log(branch.effects) for branch in params["branches"]):
         return original(*args, **params)
-    results = len(params["branches"][0].jaxpr.outvars)
     predicate = compat.varying_axes(compat.type_of(args[0]))
-    merged = branches.merged_branches(params["branches"], predicate)
+    merged = _attempt("a cond", lambda: branches.merged_branches(params["branches"], predicate))
+    if merged is None:
+        return original(*args, **stripped_params(params))
+    results = len(params["branches"][0].jaxpr.outvars)
     outputs = original(*args, **dict(params, branches=merged.branches))
-    _log(merged.shares(outputs[results:], args[1:]))
+    _log("a cond", lambda: merged.shares(outputs[results:], args[1:]))
     return outputs[:results]
 
 
@@ -90,33 +131,23 @@ def calls_too() -> Iterator[None]:
 def _jit(original: Bind, *args: Any, **params: Any) -> Any:
     if not getattr(_deferring, "on", False) or not has_log(params["jaxpr"].effects):
         return original(*args, **params)
-    extra = len(calls.returning(params["jaxpr"])[2].kept)
-    return returning_call(params["jaxpr"], lambda new: original(*args, **calls.jit_params(params, new, extra)), args)
-
-
-def returning_call(jaxpr: Any, call: Callable[[Any], Any], args: Sequence[Any] = ()) -> Any:
-    """Make a call with *jaxpr* rewritten, and log what it returns of metrics."""
-    new, group, crossing = calls.returning(jaxpr)
-    outputs = call(new)
-    results = len(jaxpr.jaxpr.outvars)
-    bind(group, [_array(x) for x in crossing.outer(outputs[results:], args)])
+    returning = _attempt("a jit", lambda: calls.returning(params["jaxpr"]))
+    if returning is None:
+        return original(*args, **stripped_params(params))
+    new, group, crossing = returning
+    outputs = original(*args, **calls.jit_params(params, new, len(crossing.kept)))
+    results = len(params["jaxpr"].jaxpr.outvars)
+    _log("a jit", lambda: parts(group, crossing.outer(outputs[results:], args)))
     return outputs[:results]
 
 
-def _guarded(name: str, hook: Callable[..., Any], original: Bind) -> Bind:
-    """Return *hook*, after a failure of which the loop or branch runs without its logs: training comes first."""
-
-    def bind(*args: Any, **params: Any) -> Any:
-        try:
-            return hook(original, *args, **params)
-        except (CaptureError, FatalTrackerError, TrackwayWarning):
-            raise
-        except Exception as error:
-            outputs = original(*args, **stripped_params(params))  # raises again what is the program's own fault
-            failed(f"a {name}", error)
-            return outputs
-
-    return bind
+def _hidden_remat(jaxpr: Any, call: Callable[[Any], Any]) -> Any:
+    """Make a call with *jaxpr* rewritten, and log what it returns of metrics."""
+    new, group, crossing = calls.returning(jaxpr, forward=False)
+    outputs = call(new)
+    results = len(jaxpr.jaxpr.outvars)
+    _log("a checkpoint", lambda: parts(group, crossing.outer(outputs[results:])))
+    return outputs[:results]
 
 
 _lock = new_lock()
@@ -128,8 +159,8 @@ def _installed() -> None:
     for name, hook in {"scan": _scan, "while": _while, "cond": _cond, "jit": _jit}.items():
         primitive = primitives.get(name)
         if primitive is not None:
-            primitive.bind = _guarded(name, hook, primitive.bind)
-    compat.hook_hidden_remat(returning_call, has_log)
+            primitive.bind = functools.partial(hook, primitive.bind)
+    compat.hook_hidden_remat(_hidden_remat, has_log)
     compat.hook_hoisting(has_log)
 
 

@@ -155,8 +155,8 @@ def context_of(equation: Any) -> AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def usual_promotion() -> Iterator[None]:
-    """Promote types and ranks as usual in the block, whatever the user's program is held to."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    """Promote types and ranks as usual in the block, and let constants be moved, whatever the program is held to."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), jax.transfer_guard("allow"):
         yield
 
 

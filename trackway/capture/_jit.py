@@ -15,6 +15,7 @@ from trackway.capture._capturing import capture_logging, named_like
 from trackway.capture._delivery import deliver
 from trackway.capture._packing import Packed, pack
 from trackway.capture._settings import failed
+from trackway.errors import FatalTrackerError, TrackwayWarning
 
 __all__ = ["Jitted", "jit"]
 
@@ -48,13 +49,18 @@ def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
     return cast("Callable[..., Any]", named_like(silent, function))
 
 
+def _for_pair(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the compiler for a function that returns the packed metrics beside its result."""
+    return {**kwargs, "out_shardings": (kwargs["out_shardings"], None)} if "out_shardings" in kwargs else kwargs
+
+
 def _log(packed: Packed) -> None:
     layout, buffers = packed.layout, packed.buffers
     try:
-        deliver(layout.names, buffers, lambda: layout.rows(buffers), packed.lost, lacks_step=layout.lacks_step)
+        deliver(layout.names, buffers, lambda: layout.rows(buffers), packed.lost)
+    except (FatalTrackerError, TrackwayWarning):
+        raise
     except Exception as error:
-        if type(error).__name__ in ("FatalTrackerError", "TrackwayWarning"):
-            raise
         _notices.log_once(("jit", type(error)), f"a row of a compiled function is lost: {error} (shown once)", error)
 
 
@@ -71,14 +77,14 @@ class Jitted(Generic[P, T]):
         functools.update_wrapper(self, function)
         self._every = every
         self._calls = itertools.count()
-        self._logging = make(_packing(function), **kwargs) if every else None
+        self._logging = make(_packing(function), **_for_pair(kwargs)) if every else None
         self._silent = make(_silent(function), **kwargs) if every != 1 else None
-        self._plain = functools.cache(lambda: make(function, **kwargs))
+        self._plain = functools.cache(lambda: make(function if every else _silent(function), **kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the compiled function and log, without waiting for either.
 
-        In traced code it is the plain compiled function: what it logs belongs to the trace around.
+        In traced code it is the plain compiled function: what it logs, at every call, belongs to the trace around.
         """
         if compat.tracing():
             return cast("T", self._plain()(*args, **kwargs))

@@ -85,9 +85,9 @@ class Reduction:
         total: State = lax.scan(step, start, (state, counts))[0][0]
         return total
 
-    def repeat(self, state: State, size: int) -> State:
-        """Return the state of *size* times the same samples."""
-        del size
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        """Return the state of *size* times the same samples, *count* of them each time."""
+        del count, size
         return state
 
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
@@ -165,7 +165,7 @@ def total_of(xp: Any, part: State) -> Any:
 
 def weighted_sample(x: Any, weight: Any) -> tuple[Any, Any]:
     """Return *x* with what a weight of zero excludes, NaN even, set to zero; and the count of the sample."""
-    counts = weight > 0
+    counts = ~(weight <= 0)  # a weight that is NaN counts, to be seen
     return jnp.where(counts, x, jnp.zeros_like(x)), counts.astype(jnp.int32)
 
 
@@ -184,8 +184,8 @@ class Sum(Reduction):
             x = x.astype(jnp.int32)
         if weight is None:
             return [x], None
-        x, count = weighted_sample(x, weight)
-        return [x * weight], count
+        counts = weight != 0
+        return [jnp.where(counts, x * weight, 0)], counts.astype(jnp.int32)
 
     def widen(self, state: State) -> State:
         return _wide(state[0]) if len(state) == 1 else state
@@ -198,7 +198,8 @@ class Sum(Reduction):
         del count
         return [jnp.sum(x, 0, dtype=x.dtype) for x in state]
 
-    def repeat(self, state: State, size: int) -> State:
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        del count
         return [x * size for x in state]
 
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
@@ -220,6 +221,7 @@ class Mean(Reduction):
         if not self.weighted:
             return [x], None
         x, count = weighted_sample(x, weight)
+        weight = jnp.where(count > 0, weight, 0)
         return [x * weight, weight], count
 
     def _split(self, state: State) -> tuple[State, State]:
@@ -237,7 +239,8 @@ class Mean(Reduction):
         del count
         return [jnp.sum(x, 0, dtype=x.dtype) for x in state]
 
-    def repeat(self, state: State, size: int) -> State:
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        del count
         return [x * size for x in state]
 
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
@@ -247,8 +250,8 @@ class Mean(Reduction):
             whole = count if isinstance(count, int) else xp.maximum(over(xp, count, total), 1)
             return [_divided(xp, total, whole)], _present(count)
         weight = total_of(xp, weights)
-        safe = xp.where(weight > 0, weight, 1)
-        return [total / over(xp, safe, total)], weight > 0
+        safe = xp.where(weight == 0, 1, weight)
+        return [total / over(xp, safe, total)], weight != 0
 
 
 def _divided(xp: Any, total: Any, count: Any) -> Any:
@@ -274,7 +277,7 @@ class Std(Reduction):
         if not self.weighted:
             return [x, jnp.zeros_like(x)], None
         x, count = weighted_sample(x, weight)
-        return [x, jnp.zeros_like(x), weight], count
+        return [x, jnp.zeros_like(x), jnp.where(count > 0, weight, 0)], count
 
     def _split(self, state: State) -> list[State]:
         parts = 3 if self.weighted else 2
@@ -313,7 +316,8 @@ class Std(Reduction):
         result = [mean, square, *([jnp.sum(weight, 0)] if self.weighted else [])]
         return result if len(state) == len(result) else self.widen(result)
 
-    def repeat(self, state: State, size: int) -> State:
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        del count
         parts = self._split(state)
         return [*parts[0], *(x * size for part in parts[1:] for x in part)]
 
@@ -322,7 +326,7 @@ class Std(Reduction):
         square = total_of(xp, parts[1])
         if self.weighted:
             weight = total_of(xp, parts[2])
-            return [xp.sqrt(square / over(xp, xp.where(weight > 0, weight, 1), square))], weight > 0
+            return [xp.sqrt(square / over(xp, xp.where(weight == 0, 1, weight), square))], weight != 0
         whole = count if isinstance(count, int) else xp.maximum(over(xp, count, square), 1)
         return [xp.sqrt(_divided(xp, square, whole))], _present(count)
 
@@ -332,6 +336,9 @@ def _limit(dtype: Any, *, least: bool) -> Any:
         return not least
     if jnp.issubdtype(dtype, jnp.integer):
         return jnp.iinfo(dtype).min if least else jnp.iinfo(dtype).max
+    info = jnp.finfo(dtype)
+    if dtype.itemsize == 1:  # some types of 8 bits have no infinity
+        return info.min if least else info.max
     return -math.inf if least else math.inf
 
 
@@ -343,7 +350,7 @@ class _Extreme(Reduction):
     def init(self, x: Any, weight: Any) -> tuple[State, Any]:
         if weight is None:
             return [x], None
-        counts = weight > 0
+        counts = ~(weight <= 0)
         return [jnp.where(counts, x, compat.fill(jax.typeof(x), self._none(x.dtype)))], counts.astype(jnp.int32)
 
     def _none(self, dtype: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 from trackway.capture import _delivery, _hooks
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._logs import Logs
-from trackway.capture._payload import group_of
+from trackway.capture._payload import at_step, group_of
 from trackway.capture._primitive import bind
+from trackway.tracker._verbs import check_reduce
 from trackway.values import register_pytrees
 
 __all__ = ["traced_log"]
@@ -32,7 +33,10 @@ def traced_log(metrics: Mapping[str, Any], *, step: Any, commit: bool | None, re
         )
     _hooks.install()
     if isinstance(metrics, Logs):
-        bind(metrics.group, metrics.arrays)
+        check_reduce(reduce)
+        if weight is not None:
+            raise ValueError("log(logs, weight=...) is not possible: the samples of logs are reduced already")
+        bind(*at_step(metrics.group, metrics.arrays, step))
         return
     register_pytrees()
     with compat.usual_promotion():

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trackway.capture import _jaxcompat as compat
-from trackway.capture._collections import Distribution, Series
+from trackway.capture._collections import Constant, Distribution, Latest, Series, Stack
 from trackway.capture._combine import combine
 from trackway.capture._packing import Finished, Rows, finish, rows_of
 from trackway.capture._primitive import Group, parts
@@ -89,7 +89,8 @@ class Logs(Mapping[str, Any]):
         """Return the values on the host, waiting for them; names that were not logged in the end are left out.
 
         Numbers are NumPy scalars and arrays; a `stack` some entries of which were not logged is a masked array; a
-        metric with a row per iteration is an array (or list) of these.
+        metric with a row per iteration is an array (or list) of these. Logs that were batched by `vmap` or stacked by
+        `scan` give arrays with that axis in front, masked where nothing was logged, and lists of what is no number.
         """
         found, values = self._finished()
         result: dict[str, Any] = {}
@@ -103,8 +104,16 @@ class Logs(Mapping[str, Any]):
         return result
 
     def rows(self) -> Rows:
-        """Return the rows as they would be logged, waiting for the values: pairs of a step (or None) and a dict."""
-        return rows_of(*self._finished())
+        """Return the rows as they would be logged, waiting for the values: pairs of a step (or None) and a dict.
+
+        Logs that were batched by `vmap` or stacked by `scan` give the rows of each in turn, as far as it can be told
+        that they were: where a metric has a traced step, or may not have been logged.
+        """
+        batch = batch_size(self._group, self._arrays)
+        if batch is None:
+            return rows_of(*self._finished())
+        arrays = jax.device_get(self._arrays)
+        return [row for at in range(batch) for row in Logs(self._group, [x[at] for x in arrays]).rows()]
 
     def _finished(self) -> tuple[tuple[Finished, ...], list[Any]]:
         arrays = [np.asarray(x) for x in jax.device_get(self._arrays)]
@@ -112,11 +121,22 @@ class Logs(Mapping[str, Any]):
             found, values = finish(np, self._group, arrays)
         return found, [np.asarray(value) for value in values]
 
+    def __getstate__(self) -> dict[str, Any]:
+        arrays = [np.asarray(x) for x in jax.device_get(self._arrays)]
+        codes = [share[0] for metric, share in parts(self._group, arrays) if _is_code(metric.kind)]
+        texts = {code: Constant.known(code) for array in codes for code in np.ravel(array).tolist()}
+        return {"group": self._group, "arrays": arrays, "lost": self._lost, "texts": texts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Constant.learn(state["texts"])
+        self._group, self._arrays, self._lost = state["group"], state["arrays"], state["lost"]
+
     def merge(self, other: Logs) -> Logs:
         """Return the logs of both: of what was logged first here and then in *other*; traced or not.
 
         Raises:
-            CaptureError: if a name has different reductions or shapes, and `settings(on_error="raise")` holds.
+            CaptureError: if a name has different reductions, shapes or steps, and `settings(on_error="raise")` holds;
+                otherwise it is left out, with a warning.
         """
         found = {metric.name: (metric, share) for metric, share in parts(self._group, self._arrays)}
         for metric, share in parts(other._group, other._arrays):
@@ -125,7 +145,8 @@ class Logs(Mapping[str, Any]):
                 with compat.usual_promotion():
                     found[metric.name] = combine(*earlier, metric, share) if earlier else (metric, share)
             except CaptureError as error:
-                problem(metric.name, str(error))
+                del found[metric.name]
+                problem(metric.name, str(error), metric.line)
         group = tuple(metric for metric, _ in found.values())
         return Logs(group, [x for _, share in found.values() for x in share], (*self._lost, *other._lost))
 
@@ -157,19 +178,47 @@ def _places(group: Group) -> dict[str, int]:
 
 
 def _is_code(kind: Any) -> bool:
-    from trackway.capture._collections import Constant
+    return isinstance(getattr(kind, "base", kind), Constant)
 
-    return isinstance(kind, Constant)
+
+def batch_size(group: Group, arrays: Sequence[Any]) -> int | None:
+    """Return the length of an axis in front of all *arrays* that `vmap` or `scan` has added; None for no such."""
+    for metric, share in parts(group, arrays):
+        _, count, step = metric.split(share)
+        known = [x for x in (count, step) if hasattr(x, "shape")] or _scalars_of(metric.kind, share)
+        for x in known:
+            if x.ndim > isinstance(metric.kind, Series) and not metric.kind.keeps_lanes:
+                return int(x.shape[0])
+    return None
+
+
+def _scalars_of(kind: Any, share: list[Any]) -> list[Any]:
+    """Return an array that is a scalar unless it was batched, for reductions that have one."""
+    base = getattr(kind, "base", kind)
+    return [share[4]] if isinstance(base, Distribution) else [share[0]] if isinstance(base, Constant) else []
 
 
 def _host_value(metric: Finished, value: list[Any], present: Any) -> Any:
     if not isinstance(metric.kind, Series):
-        shown = metric.kind.value(value)
-        return _masked(shown, present) if np.ndim(present) else shown
+        if np.ndim(present) or (not isinstance(metric.kind, Stack) and _batched(metric, value)):
+            return _each(metric, value, present)
+        return metric.kind.value(value)
     rows = [metric.kind.value([x[number] for x in value]) for number in range(len(value[0]))]
     if not all(isinstance(row, np.ndarray | np.generic) for row in rows):
         return [row for row, there in zip(rows, np.broadcast_to(present, len(rows)), strict=True) if there]
     return _masked(np.stack(rows), present) if rows else np.zeros(0)
+
+
+def _batched(metric: Finished, value: list[Any]) -> bool:
+    return any(x.ndim for x in _scalars_of(metric.kind, value))
+
+
+def _each(metric: Finished, value: list[Any], present: Any) -> Any:
+    """Return the values of a batch: an array, masked where there is none, or a list."""
+    if isinstance(metric.kind, Constant | Distribution | Latest):
+        there = np.broadcast_to(present, value[0].shape[:1])
+        return [metric.kind.value([x[at] for x in value]) for at in range(len(there)) if there[at]]
+    return _masked(metric.kind.value(value), present)
 
 
 def _masked(value: Any, present: Any) -> Any:

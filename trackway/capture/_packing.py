@@ -20,7 +20,7 @@ import numpy as np
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._collections import Series
 from trackway.capture._kinds import Reduction
-from trackway.capture._primitive import TRACED, Group, Path, parts
+from trackway.capture._primitive import TRACED, Group, Path, Traced, parts
 from trackway.values import to_plain
 
 __all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "rows_of"]
@@ -44,7 +44,7 @@ class Finished:
     """Arrays of the value, in front of those that say whether it is there, and at which step."""
     maybe: bool
     """Whether an array tells if there is a value at all."""
-    step: int | str | None
+    step: int | Traced | None
     """The step, `TRACED`, or None."""
 
     @property
@@ -112,11 +112,6 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         """The names of the metrics."""
         return tuple(metric.name for metric in self.metrics)
-
-    @cached_property
-    def lacks_step(self) -> bool:
-        """Whether there is a metric that brings no step."""
-        return any(metric.step is None for metric in self.metrics)
 
     def rows(self, buffers: Sequence[Any]) -> Rows:
         """Return the rows in *buffers*, which are on the host or are fetched: pairs of a step, if known, and values."""
@@ -206,9 +201,13 @@ def _put(rows: dict[Hashable, dict[str, Any]], key: Hashable, metric: Finished, 
 
 
 def _place(row: Any, path: Path, value: Any) -> None:
-    """Put *value* where *path* leads; ints in it are places in lists."""
+    """Put *value* where *path* leads; ints in it are places in lists. Where a number is in the way, under its name."""
+    top = row
     key: Any
     for key, following in zip(path, [*path[1:], None], strict=True):
+        if not isinstance(row, list if isinstance(key, int) else dict):
+            top["/".join(map(str, path))] = value
+            return
         if isinstance(row, list):
             row.extend([None] * (key + 1 - len(row)))
         if following is None:

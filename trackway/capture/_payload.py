@@ -16,7 +16,7 @@ from trackway import _notices
 from trackway.capture._collections import Constant, Distribution, Hist, Latest, Ring, Stack
 from trackway.capture._combine import step_type
 from trackway.capture._kinds import Last, Max, Mean, Min, Reduction, Std, Sum
-from trackway.capture._primitive import TRACED, Group, Metric, Path
+from trackway.capture._primitive import TRACED, Group, Metric, Path, parts
 from trackway.capture._settings import problem
 from trackway.errors import StepError
 from trackway.tracker._steps import check_step
@@ -84,6 +84,22 @@ def group_of(metrics: Mapping[str, Any], *, step: Any, reduce: Any, weight: Any)
     return tuple(group), arrays
 
 
+def at_step(group: Group, arrays: list[Any], step: Any) -> tuple[Group, list[Any]]:
+    """Return *group* with *step* for the metrics that have none; raises `StepError` as `group_of` does."""
+    static_step, traced_step = _step(step)
+    if static_step is None:
+        return group, arrays
+    metrics, values = [], []
+    for metric, share in parts(group, arrays):
+        if metric.step is None and not metric.kind.stacked:
+            metrics.append(replace(metric, step=static_step))
+            values += [*share, *([traced_step] if static_step is TRACED else [])]
+        else:
+            metrics.append(metric)
+            values += share
+    return tuple(metrics), values
+
+
 def _leaves(row: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
     for key, item in row.items():
         here: Path = (*path, key)
@@ -123,7 +139,7 @@ def _sample(name: str, value: Any, kind: Any, *, weighted: bool) -> tuple[Any, R
         _warn_of_text(name, value)
         return jnp.uint32(Constant.code(value)), Constant()
     x = jnp.asarray(_in_range(value))
-    if not isinstance(x.dtype, np.dtype):
+    if not isinstance(x.dtype, np.dtype) or x.dtype == jax.dtypes.float0:
         raise TypeError(f"values of type {x.dtype} are no numbers")
     x = _stopped(x)
     if isinstance(kind, Hist):

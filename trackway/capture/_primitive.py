@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -20,8 +21,14 @@ from trackway.capture._kinds import Reduction
 
 __all__ = ["TRACED", "Group", "LogEffect", "Metric", "bind", "has_log", "log_effect", "log_p", "without_log"]
 
-TRACED: Final = "traced"
-"""Stands for a step that an array of the program holds."""
+
+class Traced(Enum):
+    """Its one member stands for a step that an array of the program holds; an enumeration survives pickling."""
+
+    TRACED = "traced"
+
+
+TRACED: Final = Traced.TRACED
 
 Path = tuple[str | int, ...]
 
@@ -40,7 +47,7 @@ class Metric:
     """Arrays of the state."""
     count: int | None = 1
     """Samples; None where that is known at run time only. Of a `Series`: of each row."""
-    step: int | str | None = None
+    step: int | Traced | None = None
     """The step of its row; `TRACED`; or None where none was given."""
     rows: bool = False
     """Whether each iteration of a loop is to have a row of its own, also where no step says so."""
@@ -188,7 +195,7 @@ def _front(x: Any, dim: Any, size: int) -> Any:
 
 def _repeated(size: int, metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
     state, count, step = metric.split(arrays)
-    state = metric.kind.repeat(state, size)
+    state = metric.kind.repeat(state, count, size)
     if metric.count is not None:
         return replace(metric, count=metric.count * size), [*state, *([step] if metric.step is TRACED else [])]
     return metric, [*state, count * size, *([step] if metric.step is TRACED else [])]

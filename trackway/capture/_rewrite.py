@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder
 from trackway.capture._primitive import Group, has_log, log_p, without_log
-from trackway.capture._scopes import MUTE, SCOPE
+from trackway.capture._scopes import prefix_from
 from trackway.capture._settings import Loss, problem, recorded, report
 
 __all__ = ["Rewritten", "prefix_of", "remember", "rewrite", "rule", "strip"]
@@ -100,13 +100,7 @@ def _rewrite(jaxpr: Any) -> Rewritten:
 
 def prefix_of(holder: Any) -> str | None:
     """Return what the scopes around an equation, or its lowering, put before the names in it; None where muted."""
-    prefix = ""
-    for name in compat.scope_names(holder):
-        if name == MUTE:
-            return None
-        if name.startswith(SCOPE):
-            prefix += f"{name.removeprefix(SCOPE).replace('|', '/')}/"
-    return prefix
+    return prefix_from(compat.scope_names(holder))
 
 
 # --- what cannot be captured ---

@@ -7,12 +7,13 @@ several places: what surrounds the tracing would stick to the first of them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, unquote
 
 from trackway.capture._door import trace_active
 from trackway.tracker import _ambient
 
-__all__ = ["MUTE", "SCOPE", "mute", "scope"]
+__all__ = ["MUTE", "SCOPE", "mute", "prefix_from", "scope"]
 
 SCOPE = "trackway:"
 """What the name of a `jax.named_scope` begins with if it is a scope of metrics."""
@@ -34,8 +35,19 @@ def scope(name: str) -> Iterator[None]:
         if not trace_active():
             yield
             return
-    with _named(f"{SCOPE}{name.strip('/').replace('/', '|')}"):
+    with _named(f"{SCOPE}{quote(name.strip('/'), safe='')}"):
         yield
+
+
+def prefix_from(names: Iterable[str]) -> str | None:
+    """Return what `jax.named_scope`s of these *names* put before a metric, those of `scope` alone; None if muted."""
+    prefix = ""
+    for name in names:
+        if name == MUTE:
+            return None
+        if name.startswith(SCOPE):
+            prefix += f"{unquote(name.removeprefix(SCOPE))}/"
+    return prefix
 
 
 @contextlib.contextmanager

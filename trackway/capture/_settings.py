@@ -144,9 +144,11 @@ def report(loss: Loss) -> None:
     """Count, tell and record *loss*."""
     if _now.on_error == "raise":
         raise CaptureError(loss.message)
-    with _lock:
-        _lost[loss.name] += 1
-    for record in getattr(_recording, "stack", ()):
+    records = getattr(_recording, "stack", ())
+    if not (records and loss in records[0]):  # an inner function is met at each of its calls
+        with _lock:
+            _lost[loss.name] += 1
+    for record in records:
         record.append(loss)
     said = f"{loss.message}. It is left out; training goes on."
     _notices.warn_once(("capture", loss.name, loss.reason), said, loss.line)

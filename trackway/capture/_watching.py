@@ -21,7 +21,8 @@ def _leaves(cotangent: Any) -> list[Any]:
 
 
 def _flat(cotangent: Any) -> Any:
-    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in _leaves(cotangent)])
+    real = [jnp.abs(leaf) if jnp.iscomplexobj(leaf) else leaf for leaf in _leaves(cotangent)]
+    return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in real])
 
 
 _STATS: dict[str, Callable[[Any], Any]] = {
@@ -44,7 +45,7 @@ def watch_grad(x: T, name: str, stat: str | Callable[[Any], Any] = "norm", reduc
         name: The name of the metric.
         stat: What is logged of the gradient, all its arrays taken together: `"norm"` (Euclidean), `"mean"`, `"std"`,
             `"max"` (of absolute values), `"histogram"`, or a function from the gradient to something that can be
-            logged.
+            logged. Complex gradients count by their absolute values.
         reduce: As for `trackway.log`.
 
     Raises:

@@ -111,7 +111,9 @@ def check_reduce(reduce: Any) -> None:
     if isinstance(reduce, Mapping):
         for one in reduce.values():
             check_reduce(one)
-    elif not (type(reduce).__module__.startswith("trackway.capture.") or reduce in REDUCTIONS):
+    elif not (
+        type(reduce).__module__.startswith("trackway.capture.") or (isinstance(reduce, str) and reduce in REDUCTIONS)
+    ):
         raise ValueError(
             f"reduce must be one of {', '.join(REDUCTIONS)}, a Hist or a Ring, or a mapping from names of metrics to "
             f"these; got {reduce!r}"

@@ -15,6 +15,7 @@ from trackway.capture._collections import Series
 from trackway.capture._combine import (
     absent,
     as_kind,
+    check_traceable,
     common_kind,
     traced_count,
     traced_step,
@@ -72,6 +73,9 @@ class _Form:
         is_sum = isinstance(getattr(kind, "base", kind), Sum)
         dtype = functools.reduce(jnp.promote_types, [e.atoms[0].aval.dtype for e in found]) if is_sum else None
         traced_step = steps != {None} and not (same_step and TRACED not in steps)
+        if traced_step:
+            for step in steps:
+                check_traceable(step)
         return cls(kind, not known, traced_step, wide, dtype, max(rows) if is_series else 0)
 
     def take(self, metric: Metric, arrays: list[Any]) -> Share:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-from jax.extend.core import jaxpr_as_fun
-
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Crossing
 from trackway.capture._primitive import Group, without_log
@@ -17,18 +14,21 @@ __all__ = ["jit_params", "returning", "without_result_names"]
 Metrics = tuple[Group, Crossing]
 
 
-def returning(jaxpr: Any) -> tuple[Any, Group, Crossing]:
-    """Return *jaxpr* (open or closed, as given) with its metrics as further outputs, and how these leave it."""
+def returning(jaxpr: Any, *, forward: bool = True) -> tuple[Any, Group, Crossing]:
+    """Return *jaxpr* (open or closed, as given) with its metrics as further outputs, and how these leave it.
+
+    If *forward*, what it was given does not leave it: the caller has it.
+    """
 
     def make() -> tuple[Any, Group, Crossing]:
         new, group, atoms = rewrite(jaxpr)
-        crossing = Crossing(atoms, new.invars)
+        crossing = Crossing(atoms, new.invars if forward else ())
         new = without_result_names(new)
         new = new.replace(outvars=[*new.outvars, *crossing.kept])
         is_closed = isinstance(jaxpr, compat.ClosedJaxpr)
         return compat.closed(new, jaxpr.consts) if is_closed else new, group, crossing
 
-    return remember(jaxpr, "returning", make)
+    return remember(jaxpr, ("returning", forward), make)
 
 
 def without_result_names(jaxpr: Any) -> Any:
@@ -73,14 +73,3 @@ def _remat(builder: Builder, equation: Any, prefix: str) -> None:
 def _closed_call(builder: Builder, equation: Any, prefix: str) -> None:
     new, group, crossing = returning(equation.params["call_jaxpr"])
     _call(builder, equation, prefix, dict(equation.params, call_jaxpr=new), (group, crossing))
-
-
-@rule("custom_vmap_call")
-def _custom_vmap(builder: Builder, equation: Any, prefix: str) -> None:
-    """Not batched until here, the call never will be, and its rule for that is not needed any more."""
-    new, group, crossing = returning(equation.params["call"])
-    results = builder.emit(jax.jit(jaxpr_as_fun(new)), *equation.invars)
-    at = len(equation.outvars)
-    for variable, result in zip(equation.outvars, results, strict=False):
-        builder.rename(result, variable)
-    builder.add_all(group, crossing.outer(results[at:], equation.invars), prefix)

@@ -1,4 +1,4 @@
-"""`custom_jvp` and `custom_vjp` calls that are not differentiated, or not yet.
+"""`custom_jvp`, `custom_vjp` and `custom_vmap` calls that are not differentiated, or not yet.
 
 Whether the function itself will run or its rule is decided later, so both have to return the same metrics: those of
 the function. What only the rule logs stays a log in it, for whoever differentiates the call.
@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import dtypes
 from jax.extend import linear_util
+from jax.tree_util import tree_structure, treedef_tuple
 
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
 from trackway.capture._combine import (
     absent,
     as_kind,
+    check_traceable,
     traced_count,
     traced_step,
     varying,
@@ -37,6 +39,15 @@ __all__: list[str] = []
 Share = tuple[Metric, list[Any]]
 
 
+def _is_traceable(metric: Metric) -> bool:
+    try:
+        check_traceable(metric.step)
+    except CaptureError as error:
+        problem(metric.name, str(error), metric.line)
+        return False
+    return True
+
+
 class _Wanted:
     """The metrics of the function, in a form that its rule can return too."""
 
@@ -44,7 +55,7 @@ class _Wanted:
         one = rewrite(closed)
         builder = Builder(one.jaxpr.eqns)
         builder.add_all(one.group, one.atoms)
-        found = builder.entries
+        found = {name: entry for name, entry in builder.entries.items() if _is_traceable(entry.metric)}
         self.inputs = len(one.jaxpr.invars)
         sources = {name: builder.step_from(entry, one.jaxpr.invars) for name, entry in found.items()}
         self.steps = {name: source for name, source in sources.items() if source is not None}
@@ -218,5 +229,26 @@ def _custom_vjp(builder: Builder, equation: Any, prefix: str) -> None:
         call_jaxpr=wanted.closed,
         fwd_jaxpr_thunk=_wrapped(new_forward, forward),
         bwd=_wrapped(new_backward, backward),
+    )
+    _finish(builder, equation, prefix, params, wanted)
+
+
+@rule("custom_vmap_call")
+def _custom_vmap(builder: Builder, equation: Any, prefix: str) -> None:
+    """Until `vmap` gives the call to its rule, which logs for itself, the function runs."""
+    wanted = _wanted(equation.params["call"])
+    original = equation.params["rule"]
+
+    def batched(axis_size: int, in_batched: Any, *args: Any) -> Any:
+        outputs, out_batched = original(axis_size, in_batched, *args)
+        none = [x for m, avals in zip(wanted.group, wanted.avals, strict=True) for x in absent(m, avals)]
+        return (outputs, none), (out_batched, [False] * len(none))
+
+    results = tree_structure([0] * len(wanted.atoms))
+    params = dict(
+        equation.params,
+        call=wanted.closed,
+        rule=batched,
+        out_tree=treedef_tuple([equation.params["out_tree"], results]),
     )
     _finish(builder, equation, prefix, params, wanted)

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax.extend.core import jaxpr_as_fun
-
 from trackway import _notices
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
 from trackway.capture._combine import with_step, without_step
-from trackway.capture._primitive import TRACED, Group, Metric, parts, without_log
+from trackway.capture._primitive import TRACED, Group, Metric, without_log
 from trackway.capture._rewrite import Rewritten, rewrite, rule
 from trackway.capture._rules.calls import without_result_names
 from trackway.capture._rules.loops import ANY, Accumulators, Inputs, fixed_variables, step_inputs, varying_variables
@@ -201,20 +199,3 @@ def _while(builder: Builder, equation: Any, prefix: str) -> None:
 
     for entry in builder.derive([Entry(ANY, sums), Entry(ANY, [inputs[at] for at in needed])], shares):
         builder.add(Entry(entry.metric.prefixed(prefix), entry.atoms))
-
-
-def run(bind: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Share]]:
-    """Run the loop without logs; return its results, and what was logged."""
-    plan = while_plan(params)
-    conditions = params["cond_nconsts"]
-    split = conditions + params["body_nconsts"]
-    constants, carry = list(args[:split]), list(args[split:])
-    first: list[Any] = []
-    logged: list[Any] = []
-    if plan.first is not None:
-        first_outputs = jaxpr_as_fun(plan.first)(*constants[:conditions], *carry)
-        first, logged = first_outputs[:1], first_outputs[1:]
-    outputs = bind(*constants, *first, *plan.accumulators.start(), *carry, **plan.params)
-    at = len(first) + len(plan.accumulators.inputs)
-    found = parts(plan.first_group, logged) + plan.shares(outputs[len(first) : at], [*constants[conditions:], *carry])
-    return outputs[at:], found
