@@ -14,7 +14,7 @@ browser_packages := --group browser
 docs_packages := --editable '.[jax,profiling]' --group docs
 
 # What the capture tests run on besides the newest JAX: older versions of it, and what it is going to turn on.
-jax_versions := 0.8.3 0.9.2 0.10.0
+jax_versions := 0.8.3 0.9.2
 jax_switches := JAX_REMAT3,JAX_CUSTOM_VJP3
 capture_tests := tests/capture --ignore tests/capture/fuzz -m "not frameworks and not slow"
 

@@ -304,6 +304,7 @@ def test_late_rows_under_mute_are_dropped(tracker):
 
     class Rows:
         names = ("a",)
+        small = False
 
         def ready(self):
             """Fail the test."""

@@ -260,6 +260,7 @@ class Rows:
     """Late rows that are ready when a test says so."""
 
     names = ("loss",)
+    small = False
 
     def __init__(self, *payloads):
         """Bring one row for each of *payloads*."""

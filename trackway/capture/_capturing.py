@@ -25,7 +25,11 @@ from trackway.capture._rules.calls import without_result_names
 from trackway.capture._settings import failed, recording
 from trackway.errors import CaptureError, TrackwayWarning
 
-__all__ = ["capture_logging"]
+__all__ = [
+    "capture_logging",
+    "capture_pure",
+    "named_like",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")

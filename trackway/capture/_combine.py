@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +16,24 @@ from trackway.capture._primitive import TRACED, Metric
 from trackway.errors import CaptureError
 
 __all__ = [
+    "Share",
     "absent",
     "as_kind",
     "check_traceable",
     "combine",
     "common_kind",
-    "joined",
     "step_type",
     "traced_count",
     "traced_step",
     "varying",
     "widened",
     "with_step",
+    "with_steps",
     "without_step",
 ]
+
+Share = tuple[Metric, list[Any]]
+"""A metric with its arrays, or variables for them."""
 
 
 def common_kind(a: Reduction, b: Reduction) -> Reduction:
@@ -62,17 +67,12 @@ def as_kind(metric: Metric, arrays: list[Any], kind: Reduction) -> tuple[Metric,
         state = [*state, weight, *([jnp.zeros_like(weight)] if len(base.widen(list(state))) == len(state) > 1 else [])]
         state = _even(base, state)
     metric = replace(metric, kind=kind, arrays=len(state))
-    return metric, joined(metric, state, count, step)
+    return metric, metric.join(state, count, step)
 
 
 def _even(kind: Any, state: list[Any]) -> list[Any]:
     """Give all parts of a weighted state the same form."""
     return state if len(state) % (3 if isinstance(kind, Std) else 2) == 0 else [*state, jnp.zeros_like(state[-1])]
-
-
-def joined(metric: Metric, state: list[Any], count: Any, step: Any) -> list[Any]:
-    """Return the arrays of *metric* in order."""
-    return [*state, *([count] if metric.count is None else []), *([step] if metric.step is TRACED else [])]
 
 
 def _as_series(metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
@@ -86,7 +86,7 @@ def traced_count(metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
         return metric, arrays
     state, count, step = metric.split(arrays)
     shape = _count_shape(metric, state)
-    return (dynamic := replace(metric, count=None)), joined(dynamic, state, jnp.full(shape, count, jnp.int32), step)
+    return (dynamic := replace(metric, count=None)), dynamic.join(state, jnp.full(shape, count, jnp.int32), step)
 
 
 def _count_shape(metric: Metric, state: list[Any]) -> tuple[int, ...]:
@@ -100,7 +100,12 @@ def traced_step(metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
     check_traceable(metric.step)
     state, count, step = metric.split(arrays)
     shape = _count_shape(metric, state)
-    return (dynamic := replace(metric, step=TRACED)), joined(dynamic, state, count, jnp.full(shape, step, step_type()))
+    return (dynamic := replace(metric, step=TRACED)), dynamic.join(state, count, jnp.full(shape, step, step_type()))
+
+
+def with_steps(found: list[Share], steps: Mapping[str, tuple[int, int]], inputs: Any) -> list[Share]:
+    """Give the metrics that *steps* names the steps that were taken off them."""
+    return [with_step(s, steps[s[0].name], inputs) if s[0].name in steps else s for s in found]
 
 
 def without_step(entry: Any) -> Any:
@@ -108,7 +113,7 @@ def without_step(entry: Any) -> Any:
     return type(entry)(replace(entry.metric, step=None), entry.atoms[:-1])
 
 
-def with_step(share: tuple[Metric, list[Any]], source: tuple[int, int], arrays: Any) -> tuple[Metric, list[Any]]:
+def with_step(share: Share, source: tuple[int, int], arrays: Any) -> Share:
     """Give a metric the step that *source* says: an array among *arrays*, and what is added to it."""
     metric, own = share
     at, offset = source
@@ -154,7 +159,7 @@ def combine(a: Metric, xs: list[Any], b: Metric, ys: list[Any]) -> tuple[Metric,
     metric = replace(
         a, kind=kind, arrays=len(state), count=na + nb if known else None, step=step, rows=a.rows or b.rows
     )
-    arrays = joined(metric, state, na + nb, later)
+    arrays = metric.join(state, na + nb, later)
     return metric, varying(arrays, axes)
 
 
@@ -196,7 +201,7 @@ def _joined_rows(a: Metric, xs: list[Any], b: Metric, ys: list[Any]) -> tuple[Me
     state = a.kind.combine(state_a, na, state_b, nb)
     count = jnp.concatenate([na, nb]) if a.count is None else None
     step = jnp.concatenate([step_a, step_b]) if a.step is TRACED else None
-    return a, varying(joined(a, state, count, step), axes)
+    return a, varying(a.join(state, count, step), axes)
 
 
 def widened(metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
@@ -209,7 +214,7 @@ def widened(metric: Metric, arrays: list[Any]) -> tuple[Metric, list[Any]]:
     else:
         state = kind.widen(state)
     metric = replace(metric, arrays=len(state))
-    return metric, joined(metric, state, count, step)
+    return metric, metric.join(state, count, step)
 
 
 def absent(metric: Metric, avals: list[Any]) -> list[Any]:

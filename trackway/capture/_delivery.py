@@ -5,18 +5,18 @@ from __future__ import annotations
 import _thread
 import functools
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, final
+from collections.abc import Sequence
+from typing import Any, Protocol, final
 
 import jax
 import numpy as np
 from jax.interpreters import mlir
 
 from trackway import _notices
-from trackway.capture._packing import Layout, Rows, pack
+from trackway.capture._packing import Layout, Packed, Rows, pack
 from trackway.capture._primitive import Group, set_rules
 from trackway.capture._rewrite import prefix_of
-from trackway.capture._settings import Loss, current, failed
+from trackway.capture._settings import current, failed
 from trackway.errors import CaptureError, FatalTrackerError, TrackwayWarning
 from trackway.tracker._ambient import ambient
 from trackway.tracker._callbacks import defer, set_barrier
@@ -27,111 +27,118 @@ from trackway.tracker._fifo import never_waiting
 from trackway.tracker._interface import Tracker
 from trackway.values import Downgrade, Row
 
-__all__ = ["CapturedRows", "deliver"]
+__all__ = ["CapturedRows", "Source", "deliver"]
 
 _inside = threading.local()
 
 
+class Source(Protocol):
+    """What a compiled function logged: `Packed` metrics, or `Logs`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+
+    @property
+    def buffers(self) -> Sequence[Any]:
+        """Arrays on a device."""
+
+    @property
+    def lost(self) -> tuple[Any, ...]:
+        """Metrics that are missing, each a `Loss`."""
+
+    @property
+    def small(self) -> bool:
+        """Whether the buffers take little memory."""
+
+    def rows(self) -> Rows:
+        """Return the rows, waiting for the buffers."""
+
+
 @final
 class CapturedRows:
-    """Rows in buffers on a device; what `LateRows` asks for."""
+    """Rows in buffers on a device; what `LateRows` asks for. All but the least is left to when they are delivered."""
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        buffers: Sequence[Any],
-        read: Callable[[], Rows],
-        *,
-        step: int | None,
-        commit: bool | None,
-        tracker: Tracker | None,
-        prefix: str,
-        lost: tuple[Loss, ...],
-    ) -> None:
-        """Hold rows that *read* returns once *buffers* are ready.
+    __slots__ = ("_commit", "_prefix", "_source", "_step", "_tracker", "small")
+
+    def __init__(self, source: Source, tracker: Tracker, step: int | None, commit: bool | None, prefix: str) -> None:
+        """Hold the rows of *source*.
 
         Args:
-            names: Names of the metrics.
-            buffers: Arrays on a device.
-            read: Fetches them.
+            source: The rows.
+            tracker: Where they go; its open row is joined by those without a step, if *step* and *commit* are None.
             step: The step of a row that brings none.
             commit: Whether a row at *step* ends with this, as for `Tracker.log`.
-            tracker: Whose open row others join, without *step* and *commit*.
             prefix: Goes before every name.
-            lost: Metrics that are missing in each row.
         """
-        self.names = names
-        self._buffers = buffers
-        self._read = read
+        self.small = source.small
+        self._source = source
+        self._tracker = tracker
         self._step = step
         self._commit = commit
-        self._tracker = tracker
         self._prefix = prefix
-        self._downgrades = tuple(Downgrade(loss.name, loss.reason, lost=True) for loss in lost)
-        for buffer in buffers:
-            if not _on_cpu(buffer.sharding):
+        buffers = source.buffers
+        if buffers and not _on_cpu(buffers[0]):
+            for buffer in buffers:
                 buffer.copy_to_host_async()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return self._source.names
 
     def ready(self) -> bool:
         """Tell whether `calls` would return without waiting."""
         try:
-            return all(buffer.is_ready() for buffer in self._buffers)
+            return all(buffer.is_ready() for buffer in self._source.buffers)
         except Exception:
             return True  # `calls` has the reason
 
     def calls(self) -> Sequence[Call]:
         """Return one call of `log` for each row."""
-        return [self._call(step, values) for step, values in self._read()]
+        lost = tuple([Downgrade(loss.name, loss.reason, lost=True) for loss in self._source.lost])
+        return [self._call(step, values, lost) for step, values in self._source.rows()]
 
-    def _step_for_others(self) -> tuple[int | None, bool | None]:
-        """Return step and commit of rows that bring no step, as known when they are delivered."""
-        if self._step is not None or self._commit is not None or self._tracker is None:
-            return self._step, self._commit
-        return open_step(self._tracker)
-
-    def _call(self, step: int | None, values: dict[str, Any]) -> Call:
+    def _call(self, step: int | None, values: dict[str, Any], lost: tuple[Downgrade, ...]) -> Call:
         prefix = self._prefix
         row = Row({f"{prefix}{name}": value for name, value in values.items()} if prefix else values)
-        row.downgrades = self._downgrades
-        if step is None:
-            step, commit = self._step_for_others()
-            return Call("log", (row,), {"step": step, "commit": commit})
-        return Call("log", (row,), {"step": step, "commit": None})
+        row.downgrades = lost
+        if step is not None:
+            return Call("log", (row,), {"step": step, "commit": None})
+        step, commit = self._step, self._commit
+        if step is None and commit is None:  # as known when they are delivered
+            step, commit = open_step(self._tracker)
+        return Call("log", (row,), {"step": step, "commit": commit})
+
+
+def _on_cpu(buffer: Any) -> bool:
+    return not isinstance(buffer, jax.Array) or _is_cpu(buffer.sharding)
 
 
 @functools.lru_cache(maxsize=64)
-def _on_cpu(sharding: Any) -> bool:
+def _is_cpu(sharding: Any) -> bool:
     return all(device.platform == "cpu" for device in sharding.device_set)
 
 
-def deliver(
-    names: tuple[str, ...],
-    buffers: Sequence[Any],
-    read: Callable[[], Rows],
-    lost: tuple[Loss, ...],
-    *,
-    step: int | None = None,
-    commit: bool | None = None,
-) -> None:
+def deliver(source: Source, *, step: int | None = None, commit: bool | None = None) -> None:
     """Log rows that a compiled function returned: to the current tracker, without waiting for them.
 
     Rows without a step get *step*; None takes that of `at_step`, or of the row that is open when they are delivered.
     """
     state = ambient()
-    if state.muted or not (names or lost):
+    if state.muted or not (source.names or source.lost):
         return
     if state.collector is not None:
-        for _, row in read():
+        for _, row in source.rows():
             state.collector.update({f"{state.prefix}{name}": value for name, value in row.items()})
         return
     tracker = active_tracker()
     if tracker is None:
-        _without_tracker(names)
+        _without_tracker(source.names)
         return
     if step is None and state.step is not None:
         step, commit = state.step, False if commit is None else commit
-    rows = CapturedRows(names, buffers, read, step=step, commit=commit, tracker=tracker, prefix=state.prefix, lost=lost)
-    deliver_late(rows, tracker)
+    deliver_late(CapturedRows(source, tracker, step, commit, state.prefix), tracker)
 
 
 def _without_tracker(names: tuple[str, ...]) -> None:
@@ -158,8 +165,7 @@ def open_step(tracker: Tracker) -> tuple[int | None, bool | None]:
 def _impl(*arrays: Any, group: Group) -> list[Any]:
     """A log under `vmap`, `grad` and the like without `jit`: its values are there."""
     try:
-        layout, buffers = pack(group, arrays)
-        deliver(layout.names, buffers, lambda: layout.rows(buffers), ())
+        deliver(Packed(*pack(group, arrays)))
     except (CaptureError, FatalTrackerError, TrackwayWarning):
         raise
     except Exception as error:
@@ -244,19 +250,11 @@ def _send(layout: Layout, hosts: list[np.ndarray], prefix: str, traced_by: Owner
             "compiled function in a `with trackway.current_tracker(tracker):` block",
         )
         return
-    if ambient().muted:
-        return
     state = ambient()
-    rows = CapturedRows(
-        layout.names,
-        (),
-        lambda: layout.rows(hosts),
-        step=state.step,
-        commit=None if state.step is None else False,
-        tracker=tracker,
-        prefix=state.prefix + prefix,
-        lost=(),
-    )
+    if state.muted:
+        return
+    commit = None if state.step is None else False
+    rows = CapturedRows(Packed(layout, hosts), tracker, state.step, commit, state.prefix + prefix)
     for call in rows.calls():
         send(call, tracker)
 

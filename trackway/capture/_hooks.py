@@ -21,7 +21,8 @@ from jax.extend.core import jaxpr_as_fun
 
 from trackway._locks import new_lock
 from trackway.capture import _jaxcompat as compat
-from trackway.capture._primitive import Metric, bind, has_log, parts
+from trackway.capture._combine import Share
+from trackway.capture._primitive import bind, has_log, parts
 from trackway.capture._rewrite import stripped_params
 from trackway.capture._rules import branches, calls, loops, whiles
 from trackway.capture._settings import failed
@@ -29,7 +30,6 @@ from trackway.errors import CaptureError, FatalTrackerError, TrackwayWarning
 
 __all__ = ["install"]
 
-Share = tuple[Metric, list[Any]]
 Bind = Callable[..., Any]
 T = TypeVar("T")
 
@@ -38,9 +38,8 @@ def _log(what: str, shares: Callable[[], Sequence[Share]]) -> None:
     """Log what the loop or branch returned, in the trace around."""
 
     def log() -> None:
-        with compat.usual_promotion():
-            found = shares()
-            bind(tuple(metric for metric, _ in found), [_array(x) for _, share in found for x in share])
+        found = shares()
+        bind(tuple(metric for metric, _ in found), [_array(x) for _, share in found for x in share])
 
     _attempt(what, log)
 
@@ -48,7 +47,8 @@ def _log(what: str, shares: Callable[[], Sequence[Share]]) -> None:
 def _attempt(what: str, function: Callable[[], T]) -> T | None:
     """Return what *function* returns; None after a failure of ours, which is told: training comes first."""
     try:
-        return function()
+        with compat.usual_promotion():
+            return function()
     except (CaptureError, FatalTrackerError, TrackwayWarning):
         raise
     except Exception as error:

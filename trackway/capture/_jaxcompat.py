@@ -31,22 +31,34 @@ __all__ = [
     "Var",
     "allow_effect",
     "closed",
+    "constant",
+    "context_of",
     "control_flow",
+    "current_scopes",
+    "current_trace",
+    "effectful_equations",
     "fill",
     "hook_hidden_remat",
     "hook_hoisting",
+    "inside_shard_map",
+    "is_explicitly_sharded",
+    "is_number",
     "manual_axes",
     "new_equation",
     "no_layout",
+    "register_lowering",
     "same_on_all_axes",
     "scope_names",
     "to_varying",
     "trace_flat",
     "tracing",
+    "type_of",
+    "unmapped",
     "unreplicated",
     "unspecified_sharding",
+    "usual_promotion",
     "varying_axes",
-    "with_varying_axes",
+    "within",
 ]
 
 
@@ -231,15 +243,6 @@ def varying_axes(aval: Any) -> frozenset[Any]:
     if manual is not None:
         return frozenset(manual.varying)
     return frozenset(getattr(aval, "vma", ()))
-
-
-def with_varying_axes(aval: Any, axes: frozenset[Any]) -> Any:
-    """Return *aval* as one that differs over *axes*."""
-    if varying_axes(aval) == axes:
-        return aval
-    if hasattr(aval, "mat"):
-        return aval.update(manual_axis_type=aval.mat.update(varying=axes))
-    return aval.update(vma=axes)  # before JAX 0.10
 
 
 def to_varying(x: Any, axes: frozenset[Any]) -> Any:

@@ -55,9 +55,8 @@ def _for_pair(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _log(packed: Packed) -> None:
-    layout, buffers = packed.layout, packed.buffers
     try:
-        deliver(layout.names, buffers, lambda: layout.rows(buffers), packed.lost)
+        deliver(packed)
     except (FatalTrackerError, TrackwayWarning):
         raise
     except Exception as error:

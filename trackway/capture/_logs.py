@@ -52,6 +52,21 @@ class Logs(Mapping[str, Any]):
         return list(self._arrays)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names, nested ones joined by `/`."""
+        return tuple(self)
+
+    @property
+    def buffers(self) -> list[Any]:
+        """The arrays that have to be there before the values are."""
+        return self._arrays
+
+    @property
+    def small(self) -> bool:
+        """Whether they take so little memory that many such logs may wait for their tracker."""
+        return False
+
+    @property
     def lost(self) -> tuple[Loss, ...]:
         """The metrics that could not be captured."""
         return self._lost
@@ -154,7 +169,7 @@ class Logs(Mapping[str, Any]):
         """Log this to the current tracker without waiting for the values; rows without a step of theirs get *step*."""
         from trackway.capture._delivery import deliver
 
-        deliver(tuple(self), self._arrays, self.rows, self._lost, step=step, commit=commit)
+        deliver(self, step=step, commit=commit)
 
     def __trackway_row__(self) -> Mapping[str, Any]:
         """Return the values for a tracker that is given this directly, as one row."""

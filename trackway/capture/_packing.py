@@ -25,7 +25,7 @@ from trackway.values import to_plain
 
 __all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "rows_of"]
 
-_SMALL = 1024  # elements up to which an array travels with others
+_SMALL = 1024  # elements up to which an array travels with others, and up to which all of them are little
 _VECTORS = (  # for types of up to 32 bits
     (jnp.bool_, "int32"),
     (jnp.signedinteger, "int32"),
@@ -112,6 +112,11 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         """The names of the metrics."""
         return tuple(metric.name for metric in self.metrics)
+
+    @cached_property
+    def small(self) -> bool:
+        """Whether the buffers take so little memory that many of them may wait for their tracker."""
+        return sum(math.prod(slot.shape) for slot in self.slots) <= _SMALL
 
     def rows(self, buffers: Sequence[Any]) -> Rows:
         """Return the rows in *buffers*, which are on the host or are fetched: pairs of a step, if known, and values."""
@@ -269,10 +274,24 @@ class Packed:
 
     def __init__(self, layout: Layout, buffers: Sequence[Any], lost: tuple[Any, ...] = ()) -> None:
         self.layout = layout
-        self.buffers = list(buffers)
+        self.buffers = buffers
         self.lost = lost
 
-    def tree_flatten(self) -> tuple[list[Any], Any]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the metrics."""
+        return self.layout.names
+
+    @property
+    def small(self) -> bool:
+        """Whether the buffers take so little memory that many of them may wait for their tracker."""
+        return self.layout.small
+
+    def rows(self) -> Rows:
+        """Return the rows, waiting for the buffers."""
+        return self.layout.rows(self.buffers)
+
+    def tree_flatten(self) -> tuple[Sequence[Any], Any]:
         """Return the buffers, and the rest."""
         return self.buffers, (self.layout, self.lost)
 

@@ -23,7 +23,11 @@ from trackway.tracker._steps import check_step
 from trackway.tracker._verbs import check_reduce
 from trackway.values import Histogram, normalise
 
-__all__ = ["group_of", "reduction"]
+__all__ = [
+    "at_step",
+    "group_of",
+    "reduction",
+]
 
 _KINDS: dict[str, Reduction] = {kind.name: kind for kind in (Mean(), Sum(), Max(), Min(), Last(), Std(), Stack())}
 _INT32 = np.iinfo(np.int32)

@@ -19,7 +19,23 @@ from trackway.capture import _jaxcompat as compat
 from trackway.capture._collections import Series
 from trackway.capture._kinds import Reduction
 
-__all__ = ["TRACED", "Group", "LogEffect", "Metric", "bind", "has_log", "log_effect", "log_p", "without_log"]
+__all__ = [
+    "TRACED",
+    "Group",
+    "LogEffect",
+    "Metric",
+    "Path",
+    "Traced",
+    "bind",
+    "has_log",
+    "log_effect",
+    "log_p",
+    "merged_lanes",
+    "offer_to",
+    "parts",
+    "set_rules",
+    "without_log",
+]
 
 
 class Traced(Enum):
@@ -70,6 +86,10 @@ class Metric:
         count = rest.pop(0) if self.count is None else self.count
         step = rest.pop(0) if self.step is TRACED else self.step
         return list(arrays[: self.arrays]), count, step
+
+    def join(self, state: Sequence[Any], count: Any, step: Any) -> list[Any]:
+        """Return the arrays in order: what `split` takes apart."""
+        return [*state, *([count] if self.count is None else []), *([step] if self.step is TRACED else [])]
 
     def prefixed(self, prefix: str) -> Metric:
         """Return the metric under a name that begins with *prefix*."""
@@ -197,8 +217,8 @@ def _repeated(size: int, metric: Metric, arrays: list[Any]) -> tuple[Metric, lis
     state, count, step = metric.split(arrays)
     state = metric.kind.repeat(state, count, size)
     if metric.count is not None:
-        return replace(metric, count=metric.count * size), [*state, *([step] if metric.step is TRACED else [])]
-    return metric, [*state, count * size, *([step] if metric.step is TRACED else [])]
+        metric = replace(metric, count=metric.count * size)
+    return metric, metric.join(state, count * size, step)
 
 
 def merged_lanes(size: int, metric: Metric, arrays: list[Any], *, by_step: bool) -> tuple[Metric, list[Any]]:
@@ -206,26 +226,24 @@ def merged_lanes(size: int, metric: Metric, arrays: list[Any], *, by_step: bool)
     state, count, step = metric.split(arrays)
     if by_step:
         return _rows_of_lanes(size, metric, state, count, step)
-    tail = [step] if metric.step is TRACED else []
     if metric.kind.keeps_lanes:
-        return metric, [*state, *([count] if metric.count is None else []), *tail]
+        return metric, arrays
     state = metric.kind.lanes(state, count)
-    if metric.count is None:
-        return replace(metric, arrays=len(state)), [*state, jnp.sum(count, 0, dtype=count.dtype), *tail]
-    return replace(metric, arrays=len(state), count=metric.count * size), [*state, *tail]
+    total = jnp.sum(count, 0, dtype=count.dtype) if metric.count is None else None
+    known = None if metric.count is None else metric.count * size
+    metric = replace(metric, arrays=len(state), count=known)
+    return metric, metric.join(state, total, step)
 
 
 def _rows_of_lanes(size: int, metric: Metric, state: list[Any], count: Any, step: Any) -> tuple[Metric, list[Any]]:
     """Lanes whose steps differ are rows; those of a series interleave, so that each iteration stays together."""
     if not isinstance(metric.kind, Series):
-        kind = Series(metric.kind)
-        return replace(metric, kind=kind), [*state, *([count] if metric.count is None else []), step]
+        return replace(metric, kind=Series(metric.kind)), metric.join(state, count, step)
 
     def interleaved(x: Any) -> Any:
         return jnp.swapaxes(x, 0, 1).reshape(size * x.shape[1], *x.shape[2:])
 
-    arrays = [*state, *([count] if metric.count is None else []), step]
-    return metric, [interleaved(x) for x in arrays]
+    return metric, [interleaved(x) for x in metric.join(state, count, step)]
 
 
 def set_rules(impl: Callable[..., list[Any]], lowering: Callable[..., Any]) -> None:

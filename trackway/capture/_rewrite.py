@@ -17,7 +17,17 @@ from trackway.capture._primitive import Group, has_log, log_p, without_log
 from trackway.capture._scopes import prefix_from
 from trackway.capture._settings import Loss, problem, recorded, report
 
-__all__ = ["Rewritten", "prefix_of", "remember", "rewrite", "rule", "strip"]
+__all__ = [
+    "Rewritten",
+    "metrics_in",
+    "prefix_of",
+    "remember",
+    "rewrite",
+    "rule",
+    "strip",
+    "stripped_params",
+    "without_logs",
+]
 
 T = TypeVar("T")
 Rule = Callable[[Builder, Any, str], None]

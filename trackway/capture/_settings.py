@@ -14,7 +14,18 @@ from trackway import _notices
 from trackway._locks import new_lock
 from trackway.errors import CaptureError
 
-__all__ = ["Loss", "current", "differ", "failed", "losses", "problem", "recorded", "report", "settings"]
+__all__ = [
+    "Loss",
+    "current",
+    "differ",
+    "failed",
+    "losses",
+    "problem",
+    "recorded",
+    "recording",
+    "report",
+    "settings",
+]
 
 T = TypeVar("T")
 Uncaptured = Literal["callback", "drop", "warn", "error"]
@@ -104,12 +115,6 @@ def losses() -> dict[str, int]:
     """Return the names of the metrics that compiled programs had to leave out, and how many programs did so."""
     with _lock:
         return dict(_lost)
-
-
-def forget_losses() -> None:
-    """Start to count anew."""
-    with _lock:
-        _lost.clear()
 
 
 def problem(name: str, reason: str, line: str = "") -> None:

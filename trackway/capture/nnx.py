@@ -11,7 +11,11 @@ from flax import nnx
 from trackway.capture._capturing import capture_pure, named_like
 from trackway.capture._logs import Logs
 
-__all__ = ["capture_logging"]
+__all__ = [
+    "capture_logging",
+    "changing_in_place",
+    "is_object",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")

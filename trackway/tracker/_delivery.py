@@ -62,7 +62,7 @@ def deliver_late(rows: LateRows, tracker: Tracker) -> None:
     """
     if not ambient().muted:
         raise_deferred()
-        _put(rows, tracker)
+        _put(rows, tracker, lazily=True)
 
 
 def deliver_waiting(tracker: Tracker) -> None:
@@ -103,6 +103,7 @@ class _Commit:
 
     def __init__(self, step: int, tracker: Tracker) -> None:
         self.names = (f"the end of step {step}",)
+        self.small = True
         self._step = step
         self._tracker = tracker
 
@@ -115,14 +116,14 @@ class _Commit:
         return (Call("log", ({},), {"step": self._step, "commit": True}),)
 
 
-def _put(item: Item, tracker: Tracker) -> None:
+def _put(item: Item, tracker: Tracker, *, lazily: bool = False) -> None:
     global _workers_seen  # noqa: PLW0603 - a note for this function alone
     fifo = _fifos.get(id(tracker))
     if fifo is None:
         fifo = _fifo_of(tracker)
     nothing_waited = not fifo
     try:
-        fifo.put(item, keep=tracker)
+        fifo.put(item, keep=tracker, lazily=lazily)
     finally:
         if fifo and (nothing_waited or _workers_seen != BackgroundTracker.workers):
             # last in, first called: before the trackers behind close at exit, and JAX its devices

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +20,10 @@ __all__ = ["MAX_PENDING_ROWS", "MAX_ROWS", "Fifo", "LateRows", "never_waiting"]
 
 MAX_PENDING_ROWS = 8
 """Rows with values on a device that may wait before the caller does: they hold memory of the device."""
+_SMALL_ROWS = 8  # rows of little memory that count as one of those
 MAX_ROWS = 1000
 """Rows of any kind that may wait behind the first of those."""
+_PATIENCE = 0.05  # seconds that a row may wait for company
 _MAX_DEPTH = 50  # of rows that are logged while a row that was logged while ... is delivered
 
 
@@ -30,6 +33,10 @@ class LateRows(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of metrics in them, for messages."""
+
+    @property
+    def small(self) -> bool:
+        """Whether they hold so little memory of a device that many of them may wait."""
 
     def ready(self) -> bool:
         """Tell whether `calls` would return without waiting. Must not raise."""
@@ -48,20 +55,24 @@ class _Waiting:
     Attributes:
         item: The call or the rows.
         heavy: Whether it holds values of a device.
+        small: Whether these are small.
         depth: How many deliveries it was logged in the midst of, one inside the other.
         keep: Kept alive until the item is delivered.
         done: Whether it is delivered.
+        since: When it was put.
     """
 
-    __slots__ = ("_calls", "_parts", "depth", "done", "heavy", "item", "keep")
+    __slots__ = ("_calls", "_parts", "depth", "done", "heavy", "item", "keep", "since", "small")
 
     def __init__(self, item: Item, depth: int, keep: object) -> None:
         self.item = item
         self.depth = depth
         self.keep = keep
         self.done = False
+        self.since = time.monotonic()
         self._parts = item.waits_for() if isinstance(item, Call) else ()
         self.heavy = bool(self._parts) or not isinstance(item, Call)
+        self.small = not isinstance(item, Call) and item.small
         self._calls: deque[Call] | None = None
 
     def ready(self) -> bool:
@@ -119,7 +130,8 @@ class Fifo:
     Args:
         deliver: Makes one call. `FatalTrackerError` and `TrackerFinishError` reach the caller of `put` or `drain` once
             everything else that was due is delivered; other exceptions do at once, and the next call goes on.
-        max_pending_rows: Rows with values on a device that may wait; with more, `put` waits for the oldest.
+        max_pending_rows: Rows with values on a device that may wait; with more, `put` waits for the oldest. Of rows
+            that are `small`, eight times as many.
     """
 
     def __init__(self, deliver: Callable[[Call], Any], *, max_pending_rows: int = MAX_PENDING_ROWS) -> None:
@@ -127,6 +139,7 @@ class Fifo:
         self._max = max_pending_rows
         self._waiting: deque[_Waiting] = deque()
         self._heavy: deque[_Waiting] = deque()  # those with values on a device; its length is what counts
+        self._light: deque[_Waiting] = deque()  # those of them that are small
         self._turn = new_lock()
         self._deliverer: int | None = None
         self._depth = 0
@@ -137,30 +150,39 @@ class Fifo:
         """Return the number of items that wait, including the one that is being delivered."""
         return len(self._waiting)
 
-    def put(self, item: Item, *, keep: object = None) -> None:
+    def put(self, item: Item, *, keep: object = None, lazily: bool = False) -> None:
         """Append *item* and deliver what is ready, waiting for the oldest where too many wait.
 
         Args:
             item: A call, or rows that are not known yet.
             keep: Kept alive until the item is delivered.
+            lazily: Deliver nothing while *item* is not ready, until many wait or one has waited for long: several at
+                once take a fraction of the time that they take one by one, in between the steps of a training loop.
 
         Raises:
             RecursionError: if it is logged while a row is delivered, that one likewise, and so on without end.
         """
-        self.add(item, keep=keep)
-        self._go(self._too_many)
+        alone = not self._waiting
+        waiting = self.add(item, keep=keep)
+        if not lazily or (alone and waiting.ready()):
+            self._go(self._too_many)
+        elif self._too_many():
+            self._go(self._more_than_half)
+        elif self._overdue():
+            self._go(_never)
 
-    def add(self, item: Item, *, keep: object = None) -> None:
+    def add(self, item: Item, *, keep: object = None) -> _Waiting:
         """Append *item* and deliver nothing, for an owner with a thread that calls `drain`; otherwise as `put`."""
         depth = self._depth + 1 if self._inside() else 0
         if depth > _MAX_DEPTH:
             raise RecursionError("a tracker logs another row whenever a row is delivered to it")
         waiting = _Waiting(item, depth, keep)
         if waiting.heavy:
-            self._heavy.append(waiting)
+            (self._light if waiting.small else self._heavy).append(waiting)
         self._waiting.append(waiting)
         if depth:
             self._nested = waiting
+        return waiting
 
     def drain(self, *, block: bool) -> None:
         """Deliver what is ready or, if *block*, wait and deliver all that was put before the call.
@@ -174,13 +196,24 @@ class Fifo:
         """Give up all that waits."""
         self._waiting.clear()
         self._heavy.clear()
+        self._light.clear()
         self._deliverer = self._nested = None
 
     def _inside(self) -> bool:
         return self._deliverer == threading.get_ident()
 
     def _too_many(self) -> bool:
-        return len(self._heavy) > self._max or len(self._waiting) > MAX_ROWS
+        return self._more_than(self._max) or len(self._waiting) > MAX_ROWS
+
+    def _more_than_half(self) -> bool:
+        return self._more_than(self._max // 2) or len(self._waiting) > MAX_ROWS
+
+    def _more_than(self, rows: int) -> bool:
+        return len(self._heavy) > rows or len(self._light) > rows * _SMALL_ROWS
+
+    def _overdue(self) -> bool:
+        first = self._first()
+        return first is not None and time.monotonic() - first.since > _PATIENCE
 
     def _first(self) -> _Waiting | None:
         try:
@@ -231,7 +264,7 @@ class Fifo:
         if self._first() is first:  # not so in a child forked by the delivery
             self._waiting.popleft()
             if first.heavy:
-                self._heavy.popleft()
+                (self._light if first.small else self._heavy).popleft()
         first.done = True
         if self._nested is first:
             self._nested = None

@@ -13,6 +13,7 @@ from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
 from trackway.capture._collections import Series
 from trackway.capture._combine import (
+    Share,
     absent,
     as_kind,
     check_traceable,
@@ -21,20 +22,18 @@ from trackway.capture._combine import (
     traced_step,
     varying,
     widened,
-    with_step,
+    with_steps,
     without_step,
 )
 from trackway.capture._kinds import Sum
 from trackway.capture._primitive import TRACED, Group, Metric, parts, without_log
 from trackway.capture._rewrite import rewrite, rule
-from trackway.capture._rules.calls import without_result_names
-from trackway.capture._rules.loops import ANY, Inputs, step_inputs
+from trackway.capture._rules.calls import conclude, without_result_names
+from trackway.capture._rules.loops import Inputs, step_inputs
 from trackway.capture._settings import problem
 from trackway.errors import CaptureError
 
 __all__ = ["merged_branches"]
-
-Share = tuple[Metric, list[Any]]
 
 
 @dataclass
@@ -107,8 +106,7 @@ class Merged(NamedTuple):
 
     def shares(self, arrays: Sequence[Any], operands: Inputs) -> list[Share]:
         """Return each metric with its arrays, given what the branches return for them and were given."""
-        found = parts(self.group, arrays)
-        return [with_step(s, self.steps[s[0].name], operands) if s[0].name in self.steps else s for s in found]
+        return with_steps(parts(self.group, arrays), self.steps, operands)
 
 
 def merged_branches(branches: Sequence[Any], predicate: frozenset[Any]) -> Merged:
@@ -231,10 +229,8 @@ def _cond(builder: Builder, equation: Any, prefix: str) -> None:
         )
     )
     needed = step_inputs(merged.steps.values())
-    operands = [equation.invars[1 + at] for at in needed]
 
     def shares(groups: list[list[Any]]) -> list[Share]:
         return merged.shares(groups[0], dict(zip(needed, groups[1], strict=True)))
 
-    for entry in builder.derive([Entry(ANY, outputs), Entry(ANY, operands)], shares):
-        builder.add(Entry(entry.metric.prefixed(prefix), entry.atoms))
+    conclude(builder, prefix, shares, [outputs, [equation.invars[1 + at] for at in needed]])

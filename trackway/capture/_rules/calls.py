@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from trackway.capture import _jaxcompat as compat
-from trackway.capture._builder import Builder, Crossing
+from trackway.capture._builder import Builder, Crossing, Entry
+from trackway.capture._combine import Share
 from trackway.capture._primitive import Group, without_log
 from trackway.capture._rewrite import remember, rewrite, rule
 
-__all__ = ["jit_params", "returning", "without_result_names"]
+__all__ = ["conclude", "jit_params", "returning", "without_result_names"]
 
 Metrics = tuple[Group, Crossing]
 
@@ -44,6 +46,17 @@ def _call(builder: Builder, equation: Any, prefix: str, params: dict[str, Any], 
         equation.replace(params=params, outvars=[*equation.outvars, *outputs], effects=without_log(equation.effects))
     )
     builder.add_all(group, crossing.outer(outputs, equation.invars), prefix)
+
+
+def conclude(
+    builder: Builder, prefix: str, found: Callable[[list[list[Any]]], list[Share]], groups: Sequence[Sequence[Any]]
+) -> None:
+    """Add the metrics that *found* makes of the arrays of some *groups* of atoms."""
+    for entry in builder.derive([Entry(_ANY, list(atoms)) for atoms in groups], found):
+        builder.add(Entry(entry.metric.prefixed(prefix), entry.atoms))
+
+
+_ANY: Any = None  # arrays that are no metric of their own
 
 
 def jit_params(params: dict[str, Any], new: Any, extra: int) -> dict[str, Any]:

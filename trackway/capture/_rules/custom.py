@@ -17,6 +17,7 @@ from jax.tree_util import tree_structure, treedef_tuple
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
 from trackway.capture._combine import (
+    Share,
     absent,
     as_kind,
     check_traceable,
@@ -24,19 +25,17 @@ from trackway.capture._combine import (
     traced_step,
     varying,
     widened,
-    with_step,
+    with_steps,
     without_step,
 )
 from trackway.capture._primitive import Group, Metric, log_effect, log_p, parts, without_log
 from trackway.capture._rewrite import remember, rewrite, rule
-from trackway.capture._rules.calls import without_result_names
-from trackway.capture._rules.loops import ANY, Inputs, step_inputs
+from trackway.capture._rules.calls import conclude, without_result_names
+from trackway.capture._rules.loops import Inputs, step_inputs
 from trackway.capture._settings import problem
 from trackway.errors import CaptureError
 
 __all__: list[str] = []
-
-Share = tuple[Metric, list[Any]]
 
 
 def _is_traceable(metric: Metric) -> bool:
@@ -84,8 +83,7 @@ class _Wanted:
 
     def shares(self, arrays: list[Any], inputs: Inputs) -> list[Share]:
         """Return each metric with its arrays, given what the call returns for them and was given."""
-        found = parts(self.group, arrays)
-        return [with_step(s, self.steps[s[0].name], inputs) if s[0].name in self.steps else s for s in found]
+        return with_steps(parts(self.group, arrays), self.steps, inputs)
 
     def returned_by(self, jaxpr: Any) -> tuple[Builder, Any, list[Any]]:
         """Return what the rule's *jaxpr* becomes: its builder, itself, and the atoms for the wanted metrics."""
@@ -171,13 +169,11 @@ def _finish(builder: Builder, equation: Any, prefix: str, params: dict[str, Any]
         equation.replace(params=params, outvars=[*equation.outvars, *outputs], effects=without_log(equation.effects))
     )
     needed = step_inputs(wanted.steps.values())
-    inputs = [equation.invars[at] for at in needed]
 
     def shares(groups: list[list[Any]]) -> list[Share]:
         return wanted.shares(groups[0], dict(zip(needed, groups[1], strict=True)))
 
-    for entry in builder.derive([Entry(ANY, outputs), Entry(ANY, inputs)], shares):
-        builder.add(Entry(entry.metric.prefixed(prefix), entry.atoms))
+    conclude(builder, prefix, shares, [outputs, [equation.invars[at] for at in needed]])
 
 
 def _wanted(closed: Any) -> _Wanted:

@@ -11,14 +11,22 @@ import jax.numpy as jnp
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
 from trackway.capture._collections import Series, Stack
-from trackway.capture._combine import absent, traced_count, varying, widened, with_step, without_step
+from trackway.capture._combine import Share, absent, traced_count, varying, widened, with_step, without_step
 from trackway.capture._primitive import TRACED, Metric, without_log
 from trackway.capture._rewrite import remember, rewrite, rule
-from trackway.capture._rules.calls import without_result_names
+from trackway.capture._rules.calls import conclude, without_result_names
 
-__all__ = ["ANY", "Accumulators", "Inputs", "ScanPlan", "scan_plan"]
+__all__ = [
+    "Accumulators",
+    "Inputs",
+    "ScanPlan",
+    "fixed_variables",
+    "scan_params",
+    "scan_plan",
+    "step_inputs",
+    "varying_variables",
+]
 
-Share = tuple[Metric, list[Any]]
 Inputs = Sequence[Any] | Mapping[int, Any]
 """Inputs of a loop or call, all of them or those that matter by their place."""
 
@@ -238,14 +246,9 @@ def _scan(builder: Builder, equation: Any, prefix: str) -> None:
         carried, stacked, inputs = groups
         return plan.shares(carried, stacked, dict(zip(needed, inputs, strict=True)), params)
 
-    inputs = [equation.invars[at] for at in needed]
-    for entry in builder.derive([Entry(ANY, atoms) for atoms in (sums, rows, inputs)], shares):
-        builder.add(Entry(entry.metric.prefixed(prefix), entry.atoms))
+    conclude(builder, prefix, shares, [sums, rows, [equation.invars[at] for at in needed]])
 
 
 def step_inputs(steps: Iterable[tuple[int, int] | None]) -> list[int]:
     """Return which inputs the steps of metrics are taken from."""
     return sorted({source[0] for source in steps if source is not None})
-
-
-ANY: Any = None  # arrays that are no metric of their own

@@ -11,13 +11,12 @@ from jax.sharding import PartitionSpec
 
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
-from trackway.capture._primitive import TRACED, Metric, merged_lanes, parts
+from trackway.capture._combine import Share
+from trackway.capture._primitive import TRACED, merged_lanes, parts
 from trackway.capture._rewrite import Rewritten, rewrite, rule
 from trackway.capture._rules.calls import without_result_names
 
 __all__: list[str] = []
-
-Share = tuple[Metric, list[Any]]
 
 
 @rule("shard_map")

@@ -9,16 +9,14 @@ from typing import Any
 from trackway import _notices
 from trackway.capture import _jaxcompat as compat
 from trackway.capture._builder import Builder, Entry
-from trackway.capture._combine import with_step, without_step
-from trackway.capture._primitive import TRACED, Group, Metric, without_log
+from trackway.capture._combine import Share, with_step, without_step
+from trackway.capture._primitive import TRACED, Group, without_log
 from trackway.capture._rewrite import Rewritten, rewrite, rule
-from trackway.capture._rules.calls import without_result_names
-from trackway.capture._rules.loops import ANY, Accumulators, Inputs, fixed_variables, step_inputs, varying_variables
+from trackway.capture._rules.calls import conclude, without_result_names
+from trackway.capture._rules.loops import Accumulators, Inputs, fixed_variables, step_inputs, varying_variables
 from trackway.capture._settings import problem
 
 __all__ = ["WhilePlan", "while_plan"]
-
-Share = tuple[Metric, list[Any]]
 
 
 @dataclass
@@ -197,5 +195,4 @@ def _while(builder: Builder, equation: Any, prefix: str) -> None:
     def shares(groups: list[list[Any]]) -> list[Share]:
         return plan.shares(groups[0], dict(zip(needed, groups[1], strict=True)))
 
-    for entry in builder.derive([Entry(ANY, sums), Entry(ANY, [inputs[at] for at in needed])], shares):
-        builder.add(Entry(entry.metric.prefixed(prefix), entry.atoms))
+    conclude(builder, prefix, shares, [sums, [inputs[at] for at in needed]])
