@@ -16,11 +16,9 @@ from trackway.tracker._fifo import MAX_ROWS, Fifo, never_waiting
 class Rows:
     """Late rows that are ready when a test says so."""
 
-    small = False
-
-    def __init__(self, *names, ready=True, error=None):
+    def __init__(self, *names, ready=True, error=None, small=False):
         """Bring one row for each of *names*."""
-        self.names, self.error, self.asked = names, error, 0
+        self.names, self.error, self.asked, self.small = names, error, 0, small
         self._ready = threading.Event()
         if ready:
             self._ready.set()
@@ -331,3 +329,47 @@ def test_what_is_to_be_kept_is_kept_until_then(late):
     fifo.drain(block=False)
     gc.collect()
     assert alive() is None
+
+
+def test_rows_put_lazily_gather_while_the_next_is_not_ready(fifo, got):
+    """In a loop whose steps are under way, rows that are ready wait for company, and all go with the first that is."""
+    steps = [Rows(f"{step}", ready=False) for step in range(3)]
+    for step in steps:
+        fifo.put(step, lazily=True)
+        step.arrive()
+        assert got == []
+    fifo.put(row("host"))
+    assert got == ["0", "1", "2", "host"]
+
+
+def test_a_row_put_lazily_that_is_ready_is_delivered_at_once(fifo, got):
+    """Where nothing has to be waited for, nothing waits."""
+    fifo.put(Rows("a"), lazily=True)
+    assert (got, len(fifo)) == (["a"], 0)
+
+
+def test_a_row_does_not_wait_for_company_for_long(fifo, got, monkeypatch):
+    """What is ready and has waited for its time goes with the next put."""
+    monkeypatch.setattr("trackway.tracker._fifo._PATIENCE", 0.0)
+    first = Rows("first", ready=False)
+    fifo.put(first, lazily=True)
+    first.arrive()
+    fifo.put(Rows("second", ready=False), lazily=True)
+    assert (got, len(fifo)) == (["first"], 1)
+
+
+@pytest.mark.parametrize(("small", "bound"), [(False, 8), (True, 64)])
+def test_rows_put_lazily_wait_up_to_the_bound(fifo, got, small, bound):
+    """Beyond the bound the oldest are waited for, down to half of it, so that not every step has to wait."""
+    rows = [Rows(f"{number}", ready=False, small=small) for number in range(bound + 1)]
+    for one in rows[:-1]:
+        fifo.put(one, lazily=True)
+    assert got == []
+    thread = threading.Thread(target=lambda: fifo.put(rows[-1], lazily=True))
+    thread.start()
+    for one in rows[: bound // 2 + 1]:
+        one.arrive()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert got == [f"{number}" for number in range(bound // 2 + 1)]
+    assert len(fifo) == bound // 2

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trackway.capture._kinds import Last, Reduction, State, add, promoted, total_of
+from trackway.capture._kinds import Last, Reduction, State
+from trackway.capture._sums import add, promoted, total_of
 from trackway.errors import CaptureError
 from trackway.values import Histogram
 

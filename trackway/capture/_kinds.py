@@ -5,9 +5,6 @@ while it is known from tracing, else an int32 array. One set of rules (the ident
 axis of states, many identical ones) serves loops, branches, `vmap`, `shard_map` and a name that is logged twice.
 
 A state of no samples equals the identity of its reduction; whoever makes one keeps to that.
-
-Sums that loops carry are compensated: beside each stands what rounding took from it (D. E. Knuth, The Art of Computer
-Programming 2, 4.2.2, theorem B), so that a float32 mean over twenty million iterations is right to the last digits.
 """
 
 from __future__ import annotations
@@ -21,24 +18,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from trackway.capture import _jaxcompat as compat
+from trackway.capture._sums import State, add, float_type, over, total_of, wide
 
-__all__ = [
-    "Last",
-    "Max",
-    "Mean",
-    "Min",
-    "Reduction",
-    "State",
-    "Std",
-    "Sum",
-    "add",
-    "float_type",
-    "over",
-    "promoted",
-    "total_of",
-]
-
-State = list[Any]
+__all__ = ["Last", "Max", "Mean", "Min", "Reduction", "State", "Std", "Sum"]
 
 
 class Reduction:
@@ -113,56 +95,6 @@ def _present(count: Any) -> Any:
     return None if isinstance(count, int) else count > 0
 
 
-def over(xp: Any, count: Any, x: Any) -> Any:
-    """Return *count* in a shape that divides *x*, whose leading axes are those of *count*."""
-    if isinstance(count, int):
-        return count
-    return xp.reshape(count, count.shape + (1,) * (x.ndim - count.ndim))
-
-
-def float_type(dtype: Any) -> Any:
-    """Return the type in which values of *dtype* are averaged: at least float32."""
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        return dtype
-    if not jnp.issubdtype(dtype, jnp.floating) or jnp.finfo(dtype).bits < 32:  # noqa: PLR2004
-        return jnp.dtype(jnp.float32)
-    return dtype
-
-
-def promoted(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return both in the type that holds both."""
-    dtype = jnp.promote_types(x.dtype, y.dtype)
-    return x.astype(dtype), y.astype(dtype)
-
-
-def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the rounded sum, and what rounding took from it."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-def _wide(x: Any) -> State:
-    return [x, jnp.zeros_like(x)] if jnp.issubdtype(x.dtype, jnp.inexact) else [x]
-
-
-def add(a: State, b: State) -> State:
-    """Add two sums, of which each is plain or compensated."""
-    if len(a) == len(b) == 1:
-        return [a[0] + b[0]]
-    total, lost = two_sum(a[0], b[0])
-    for rest in (*a[1:], *b[1:]):
-        lost = lost + rest
-    lost = jnp.where(jnp.isnan(lost), 0, lost)  # of an infinite total, which has to stay infinite
-    whole = total + lost
-    return [whole, lost - (whole - total)]
-
-
-def total_of(xp: Any, part: State) -> Any:
-    """Return the value of a sum; a sum that is infinite has no meaningful remainder."""
-    return part[0] if len(part) == 1 else xp.where(xp.isfinite(part[0]), part[0] + part[1], part[0])
-
-
 def weighted_sample(x: Any, weight: Any) -> tuple[Any, Any]:
     """Return *x* with what a weight of zero excludes, NaN even, set to zero; and the count of the sample."""
     counts = ~(weight <= 0)  # a weight that is NaN counts, to be seen
@@ -188,7 +120,7 @@ class Sum(Reduction):
         return [jnp.where(counts, x * weight, 0)], counts.astype(jnp.int32)
 
     def widen(self, state: State) -> State:
-        return _wide(state[0]) if len(state) == 1 else state
+        return wide(state[0]) if len(state) == 1 else state
 
     def combine(self, a: State, na: Any, b: State, nb: Any) -> State:
         del na, nb
@@ -229,7 +161,7 @@ class Mean(Reduction):
         return state[:half], state[half:]
 
     def widen(self, state: State) -> State:
-        return [y for part in self._split(state) for y in (_wide(part[0]) if len(part) == 1 else part)]
+        return [y for part in self._split(state) for y in (wide(part[0]) if len(part) == 1 else part)]
 
     def combine(self, a: State, na: Any, b: State, nb: Any) -> State:
         del na, nb
@@ -285,7 +217,7 @@ class Std(Reduction):
         return [state[at * size : (at + 1) * size] for at in range(parts)]
 
     def widen(self, state: State) -> State:
-        return [y for part in self._split(state) for y in (_wide(part[0]) if len(part) == 1 else part)]
+        return [y for part in self._split(state) for y in (wide(part[0]) if len(part) == 1 else part)]
 
     def combine(self, a: State, na: Any, b: State, nb: Any) -> State:
         a_parts, b_parts = self._split(a), self._split(b)
@@ -303,7 +235,7 @@ class Std(Reduction):
 
     @staticmethod
     def _as_wide(part: State) -> State:
-        return part if len(part) > 1 else _wide(part[0])
+        return part if len(part) > 1 else wide(part[0])
 
     def lanes(self, state: State, count: Any) -> State:
         parts = [[total_of(jnp, part)] for part in self._split(state)]
