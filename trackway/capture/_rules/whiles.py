@@ -119,15 +119,15 @@ def _plain(loop: _Loop, accumulators: Accumulators) -> dict[str, Any]:
     conditions, bodies = params["cond_nconsts"], params["body_nconsts"]
     unused = [compat.Var(v.aval) for v in accumulators.inputs]
     test = loop.condition.jaxpr
-    test = test.replace(
-        invars=[*test.invars[:conditions], *unused, *test.invars[conditions:]], debug_info=_nameless(test.debug_info)
-    )
+    inputs = [*test.invars[:conditions], *unused, *test.invars[conditions:]]
+    test = test.replace(invars=inputs, debug_info=_nameless(test.debug_info, len(inputs)))
     jaxpr = without_result_names(loop.body.jaxpr)
+    inputs = [*jaxpr.invars[:bodies], *accumulators.inputs, *jaxpr.invars[bodies:]]
     jaxpr = jaxpr.replace(
         eqns=loop.builder.equations,
-        invars=[*jaxpr.invars[:bodies], *accumulators.inputs, *jaxpr.invars[bodies:]],
+        invars=inputs,
         outvars=[*accumulators.outputs, *jaxpr.outvars],
-        debug_info=_nameless(jaxpr.debug_info),
+        debug_info=_nameless(jaxpr.debug_info, len(inputs)),
     )
     return dict(
         params,
@@ -136,10 +136,10 @@ def _plain(loop: _Loop, accumulators: Accumulators) -> dict[str, Any]:
     )
 
 
-def _nameless(debug_info: Any) -> Any:
-    """The names of the arguments no longer match their number."""
+def _nameless(debug_info: Any, inputs: int) -> Any:
+    """Return *debug_info* for so many inputs without names of their own; some versions of JAX add up the names."""
     replace = getattr(debug_info, "_replace", None)
-    return debug_info if replace is None else replace(arg_names=None, result_paths=None)
+    return debug_info if replace is None else replace(arg_names=("",) * inputs, result_paths=None)
 
 
 def _rotated(loop: _Loop, accumulators: Accumulators, condition_inputs: list[Any], predicate: Any) -> dict[str, Any]:
@@ -148,14 +148,15 @@ def _rotated(loop: _Loop, accumulators: Accumulators, condition_inputs: list[Any
     bodies = params["body_nconsts"]
     aval = params["cond_jaxpr"].out_avals[0]
     carried = [*accumulators.inputs, *body.invars[bodies:]]
-    names = _nameless(body.debug_info)
+    inputs = [*condition_inputs, *body.invars[:bodies], compat.Var(aval), *carried]
     jaxpr = body.replace(
         eqns=loop.builder.equations,
-        invars=[*condition_inputs, *body.invars[:bodies], compat.Var(aval), *carried],
+        invars=inputs,
         outvars=[predicate, *accumulators.outputs, *body.outvars],
-        debug_info=names,
+        debug_info=_nameless(body.debug_info, len(inputs)),
     )
     held = compat.Var(aval)
+    names = _nameless(body.debug_info, 1 + len(carried))
     test = compat.Jaxpr([], [held, *(compat.Var(v.aval) for v in carried)], [held], [], debug_info=names)
     return dict(
         params,
