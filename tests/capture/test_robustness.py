@@ -330,3 +330,29 @@ def test_a_scope_has_any_name():
             trackway.log({"x": x})
 
     assert_logs(run(f, 1.0)[1], **{"p|q/r s%/x": 1.0})
+
+
+def test_a_condition_and_the_body_of_a_loop_log_lane_after_lane():
+    """The last sample of the last lane is that of its condition where its loop did not run."""
+
+    def f(x):
+        return lax.while_loop(lambda v: tap(v < 3, {"a": v}, reduce="last"), lambda v: v + 1, x)
+
+    assert_logs(run(jax.vmap(f), jnp.array([0.0, 5.0]))[1], a=5.0)
+
+
+def test_a_rule_may_weigh_what_its_function_does_not():
+    """Samples of a function and of the rule for its derivative are put together, with weights and without."""
+
+    @jax.custom_jvp
+    def f(x):
+        trackway.log({"m": x})
+        return x
+
+    @f.defjvp
+    def _(primals, tangents):
+        trackway.log({"m": 8.0}, weight=3.0)
+        return f(*primals), tangents[0]
+
+    assert_logs(run(jax.grad(f), 4.0)[1], m=7.0)
+    assert_logs(run(jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]), 4.0)[1], m=7.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from trackway.capture import _jaxcompat as compat
 from trackway.capture._collections import Series
 from trackway.capture._kinds import Mean, Reduction, Std
 from trackway.capture._primitive import TRACED, Metric
+from trackway.capture._settings import problem
 from trackway.errors import CaptureError
 
 __all__ = [
@@ -22,10 +23,12 @@ __all__ = [
     "check_traceable",
     "combine",
     "common_kind",
+    "merged",
     "step_type",
     "traced_count",
     "traced_step",
     "varying",
+    "weighted_kind",
     "widened",
     "with_step",
     "with_steps",
@@ -51,6 +54,30 @@ def common_kind(a: Reduction, b: Reduction) -> Reduction:
     raise CaptureError(f"is logged with two reductions, {a!r} and {b!r}; give one of them another name")
 
 
+def weighted_kind(kind: Reduction) -> Reduction:
+    """Return *kind* as one for samples with and without weights."""
+    if isinstance(kind, Series):
+        return Series(weighted_kind(kind.base))
+    return replace(kind, weighted=True) if isinstance(kind, Mean | Std) else kind
+
+
+def merged(shares: Sequence[Share]) -> list[Share]:
+    """Return *shares* with those of one name combined; what cannot be is reported and left out."""
+    found: dict[str, Share] = {}
+    given_up: set[str] = set()
+    for metric, arrays in shares:
+        name = metric.name
+        if name in given_up:
+            continue
+        try:
+            found[name] = combine(*found[name], metric, arrays) if name in found else (metric, arrays)
+        except CaptureError as error:
+            del found[name]
+            given_up.add(name)
+            problem(name, str(error), metric.line)
+    return list(found.values())
+
+
 def as_kind(metric: Metric, arrays: list[Any], kind: Reduction) -> tuple[Metric, list[Any]]:
     """Return *metric* as one of the reduction *kind*, which `common_kind` named."""
     if isinstance(kind, Series) and not isinstance(metric.kind, Series):
@@ -61,6 +88,8 @@ def as_kind(metric: Metric, arrays: list[Any], kind: Reduction) -> tuple[Metric,
     state, count, step = metric.split(arrays)
     base = getattr(kind, "base", kind)
     earlier = getattr(metric.kind, "base", metric.kind)
+    if getattr(earlier, "weighted", False) and not getattr(base, "weighted", False):
+        raise CaptureError("is logged with weights where it was logged without; give one of them another name")
     if getattr(base, "weighted", False) and not getattr(earlier, "weighted", False):
         shape = state[0].shape[:1] if isinstance(kind, Series) else ()
         weight = jnp.broadcast_to(jnp.asarray(count, jnp.float32), shape)

@@ -21,7 +21,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from trackway._locks import new_lock
 from trackway.capture import _jaxcompat as compat
-from trackway.capture._combine import Share
+from trackway.capture._combine import Share, merged
 from trackway.capture._primitive import bind, has_log, parts
 from trackway.capture._rewrite import stripped_params
 from trackway.capture._rules import branches, calls, loops, whiles
@@ -96,7 +96,8 @@ def _while(original: Bind, *args: Any, **params: Any) -> Any:
     inputs = [*constants[conditions:], *carry]
     _log(
         "a while_loop",
-        lambda: parts(plan.first_group, looked[1:]) + plan.shares(outputs[before:after], inputs),
+        # combined here, for `vmap` takes lane after lane
+        lambda: merged([*parts(plan.first_group, looked[1:]), *plan.shares(outputs[before:after], inputs)]),
     )
     return outputs[after:]
 

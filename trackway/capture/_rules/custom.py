@@ -24,6 +24,7 @@ from trackway.capture._combine import (
     traced_count,
     traced_step,
     varying,
+    weighted_kind,
     widened,
     with_steps,
     without_step,
@@ -71,7 +72,8 @@ class _Wanted:
     def _loose(entries: list[Entry]) -> Any:
         def loosen(shares: list[list[Any]]) -> list[Share]:
             pairs = zip(entries, shares, strict=True)
-            return [traced_step(*traced_count(*widened(entry.metric, arrays))) for entry, arrays in pairs]
+            taken = [as_kind(entry.metric, arrays, weighted_kind(entry.metric.kind)) for entry, arrays in pairs]
+            return [traced_step(*traced_count(*widened(*share))) for share in taken]
 
         return loosen
 
