@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -189,9 +191,11 @@ def test_mute_around_a_captured_and_a_compiled_function(tracker):
 
 def test_mute_without_a_tracker_says_nothing():
     """A muted log is silent also where no tracker is set."""
-    with trackway.mute():
+    with warnings.catch_warnings(record=True) as caught, trackway.mute():
+        warnings.simplefilter("always")
         trackway.log({"x": 1})
-        run(lambda x: tap(x, {"x": x}), 1.0)
+        jax.vmap(lambda x: tap(x, {"x": x}))(jnp.ones(2))
+    assert [w for w in caught if issubclass(w.category, trackway.TrackwayWarning)] == []
 
 
 def test_mute_of_a_plain_jit(tracker):

@@ -356,3 +356,21 @@ def test_a_rule_may_weigh_what_its_function_does_not():
 
     assert_logs(run(jax.grad(f), 4.0)[1], m=7.0)
     assert_logs(run(jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]), 4.0)[1], m=7.0)
+
+
+def test_what_a_rule_cannot_do_costs_the_loop_its_logs_only(monkeypatch):
+    """An error that no rule has dealt with is told, and the loop runs; in tests it is raised."""
+
+    def refuse(_params):
+        raise capture.CaptureError("cannot be carried")
+
+    monkeypatch.setattr("trackway.capture._rules.loops.scan_plan", refuse)
+
+    def f(x):
+        return lax.scan(lambda c, _: (tap(c + 1, {"c": c}), None), x, None, length=3)[0]
+
+    with pytest.warns(trackway.TrackwayWarning, match="cannot be carried"):
+        out, logs = run(f, 1.0)
+    assert (out, logs) == (4.0, {})
+    with capture.settings(on_error="raise"), pytest.raises(capture.CaptureError, match="cannot be carried"):
+        run(f, 1.0)

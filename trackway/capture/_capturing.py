@@ -23,7 +23,7 @@ from trackway.capture._primitive import Group
 from trackway.capture._rewrite import rewrite, without_logs
 from trackway.capture._rules.calls import without_result_names
 from trackway.capture._settings import failed, recording
-from trackway.errors import CaptureError, TrackwayWarning
+from trackway.errors import TrackwayWarning
 
 __all__ = [
     "capture_logging",
@@ -155,7 +155,7 @@ def _captured(closed: Any) -> tuple[Any, Group, Crossing]:
     """Return *closed* with what is logged as further outputs; without any log where that fails."""
     try:
         new, group, atoms = rewrite(closed)
-    except (CaptureError, TrackwayWarning):
+    except TrackwayWarning:
         raise
     except Exception as error:
         failed("a compiled function", error)

@@ -166,7 +166,7 @@ def _impl(*arrays: Any, group: Group) -> list[Any]:
     """A log under `vmap`, `grad` and the like without `jit`: its values are there."""
     try:
         deliver(Packed(*pack(group, arrays)))
-    except (CaptureError, FatalTrackerError, TrackwayWarning):
+    except (FatalTrackerError, TrackwayWarning):
         raise
     except Exception as error:
         failed("a transformation without jit", error)

@@ -26,7 +26,7 @@ from trackway.capture._primitive import bind, has_log, parts
 from trackway.capture._rewrite import stripped_params
 from trackway.capture._rules import branches, calls, loops, whiles
 from trackway.capture._settings import failed
-from trackway.errors import CaptureError, FatalTrackerError, TrackwayWarning
+from trackway.errors import FatalTrackerError, TrackwayWarning
 
 __all__ = ["install"]
 
@@ -49,7 +49,7 @@ def _attempt(what: str, function: Callable[[], T]) -> T | None:
     try:
         with compat.usual_promotion():
             return function()
-    except (CaptureError, FatalTrackerError, TrackwayWarning):
+    except (FatalTrackerError, TrackwayWarning):
         raise
     except Exception as error:
         failed(what, error)
