@@ -8,10 +8,12 @@ PYTEST := $(BIN)/python -m pytest
 
 # What each part of the environment holds, beside trackway itself.
 demo_packages := --editable '.[profiling]' --group examples
-test_packages := --editable '.[jax,profiling]' --group tests
+test_packages := --editable '.[frames,jax,profiling]' --group tests
 check_packages := --group check
 browser_packages := --group browser
 docs_packages := --editable '.[jax,profiling]' --group docs
+# The versions of the other trackers are those that the bounds were set for.
+bench_packages := --editable '.[jax]' 'polars>=1.12' expr-tracker==0.4.1 trackio==0.43
 
 # What the capture tests run on besides the newest JAX: older versions of it, and what it is going to turn on.
 jax_versions := 0.8.3 0.9.2
@@ -19,7 +21,7 @@ jax_switches := JAX_REMAT3,JAX_CUSTOM_VJP3
 capture_tests := tests/capture --ignore tests/capture/fuzz -m "not frameworks and not slow"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-jax check-jax docs clean lint test-server wheel
+.PHONY: help demo test check bench bench-more bench-jax check-jax docs clean lint test-server wheel
 .PRECIOUS: $(VENV)/.ready-% $(VENV)/jax-%/.ready
 .NOTPARALLEL: # the parts of one environment cannot be installed side by side
 
@@ -34,10 +36,13 @@ test: $(VENV)/.ready-test ## run the tests that need no server, browser or syste
 
 check: lint docs wheel test test-server check-jax ## everything: linters, types, documentation, the built wheel, all tests
 
-bench: $(VENV)/.ready-test ## measure what logging costs; prints tables
-	@set -e; for script in $(filter-out %/jit.py %/device_check.py,$(sort $(wildcard benchmarks/*.py))); do \
-		echo; echo "== $$script"; $(BIN)/python $$script; \
-	done
+bench: $(VENV)/bench/.ready ## measure what a run costs, beside the least possible and other trackers; prints one table
+	$(VENV)/bench/bin/python benchmarks/run.py
+
+bench-more: $(VENV)/.ready-test ## measure imports, values, and members that fail; prints tables
+	@missed=0; for script in imports values fan_out; do \
+		echo; echo "== $$script"; $(BIN)/python benchmarks/$$script.py || missed=1; \
+	done; exit $$missed
 
 bench-jax: $(VENV)/.ready-test ## measure what logging from compiled code costs; prints one table
 	$(BIN)/python benchmarks/jit.py
@@ -84,4 +89,10 @@ $(VENV)/jax-%/.ready: pyproject.toml | $(VENV)/.ready-test
 	@echo "installing jax $* into $(@D) ..."
 	@$(BIN)/python -m venv --without-pip $(@D)
 	$(PIP) --python $(@D)/bin/python install -qq --no-compile --editable . --group capture-tests 'jax==$*'
+	@touch $@
+
+$(VENV)/bench/.ready: pyproject.toml | $(BIN)/python
+	@echo "installing the packages for 'bench' into $(@D) ..."
+	@$(BIN)/python -m venv --without-pip $(@D)
+	$(PIP) --python $(@D)/bin/python install -qq $(bench_packages)
 	@touch $@

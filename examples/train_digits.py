@@ -1,12 +1,12 @@
 """Train a small network on handwritten digits and track it with trackway.
 
     python examples/train_digits.py
-    python examples/train_digits.py --trainer.epochs 5 --trainer.tracker '{type: noop}'
-    python examples/train_digits.py --trainer.tracker '[{type: console}, {type: json_logger}]'
+    python examples/train_digits.py --trainer.epochs 5 --trainer.tracking.trackers '[]'
+    python examples/train_digits.py --trainer.tracking.trackers '[{type: console}, {type: json_logger}]'
     python examples/train_digits.py --config_path my.yaml
 
-The data are the 1,797 images of 8 x 8 pixels that come with scikit-learn. Which trackers are used, and everything
-else, is in `digits.yaml` beside this file.
+The data are the 1,797 images of 8 x 8 pixels that come with scikit-learn. Which trackers get the rows of the run, and
+everything else, is in `digits.yaml` beside this file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import train_test_split
 
 import trackway
-from trackway import Histogram, Image, Table, Tracker, Trackers
+from trackway import Histogram, Image, Run, Table, TrackingConfig
 from trackway.backends.tensorboard import TensorboardTracker
-from trackway.store import LocalTracker, read_rows
+from trackway.store import read_rows
 from trackway.tracker import leaves
 
 DEFAULT_CONFIG = Path(__file__).with_name("digits.yaml")
@@ -52,8 +52,7 @@ class ModelConfig:
 class TrainerConfig:
     """How it is trained, and where the numbers go."""
 
-    tracker: Trackers = field(default_factory=Trackers)
-    run_id: str = ""
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
     epochs: int = 15
     batch_size: int = 64
     learning_rate: float = 4e-3
@@ -201,7 +200,7 @@ def log_predictions(params: Params, data: Split, step: int, amount: int = 8) -> 
     for number, index in enumerate(likelihood.argsort()[:amount]):
         enlarged = np.kron(data.images[index], np.ones((8, 8)))
         samples[f"{number}"] = Image(enlarged, caption=f"predicted {predicted[index]}, is {data.labels[index]}")
-    trackway.log({"validation/confusion": table, "samples": samples}, step=step)
+    trackway.log({"validation/confusion": table, "samples": samples}, step=step, commit=True)  # nothing follows
 
 
 def log_params(params: Params) -> None:
@@ -226,11 +225,11 @@ def print_last_rows(directory: Path, amount: int = 5) -> None:
     print(f"\n{len(rows)} rows, media and artifacts are in {os.path.relpath(directory)}")
 
 
-def print_where(tracker: Tracker) -> None:
+def print_where(run: Run) -> None:
     """Say where the run lies and how to look at it."""
-    for backend in leaves(tracker):
-        if isinstance(backend, LocalTracker):
-            print_last_rows(Path(backend.directory))
+    if run.store is not None:
+        print_last_rows(run.store.directory)
+    for backend in leaves(run.backends):
         if isinstance(backend, TensorboardTracker):
             command = os.path.relpath(Path(sys.executable).with_name("tensorboard"))
             logdir = os.path.relpath(Path(backend.writer.logdir).parent)
@@ -240,16 +239,16 @@ def print_where(tracker: Tracker) -> None:
 def main(config: Config) -> None:
     """Train, and log everything worth keeping."""
     training, validation = load_data(config.trainer.seed)
-    run_id = config.trainer.run_id or os.environ.get("TRACKWAY_RUN_ID") or time.strftime("digits-%Y%m%d-%H%M%S")
+    tracking = config.trainer.tracking
+    run_id = tracking.run_id or os.environ.get("TRACKWAY_RUN_ID") or time.strftime("digits-%Y%m%d-%H%M%S")
     started = time.monotonic()
-    with config.trainer.tracker.build(run_id) as tracker:
-        trackway.log_configuration(config)
+    with tracking.start(config=config, run_id=run_id) as run:
         best, step = train(config, training, validation)
         log_predictions(best.params, validation, step)
         log_params(best.params)
         seconds = time.monotonic() - started
-        trackway.log_summary({"best_accuracy": best.accuracy, "best_step": best.step, "seconds": seconds})
-    print_where(tracker)
+        run.summary.update(best_accuracy=best.accuracy, best_step=best.step, seconds=seconds)
+    print_where(run)
     print(f"best validation accuracy {best.accuracy:.2%} at step {best.step}, after {seconds:.1f} s")
 
 

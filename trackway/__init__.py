@@ -7,21 +7,31 @@ Pick backends in the trainer's YAML, make the tracker current, log from anywhere
 ...     trackway.log({"loss": 0.5, "train": {"accuracy": 0.9}}, step=0)
 ...     trackway.log_summary({"best_loss": 0.5})
 
-In a program the tracker comes from the configuration:
+In a program the run comes from the configuration:
 
 ```python
-from trackway import Trackers, current_tracker, log
+from trackway import TrackingConfig, log
 
 @dataclass
 class TrainerConfig:
-    tracker: Trackers = Trackers()      # one mapping or a list in YAML; the local run directory by default
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)    # trackers, run id, ... in YAML
 
-with config.tracker.build(run_id="digits") as tracker:
+with config.tracking.start(config=config) as run:
     log({"loss": loss}, step=step)      # here, in the model, in a jit-compiled function
 ```
 
-`with tracker:` finishes it at the end of the block. To be sure that everything logged so far is written, call
-`tracker.flush()`.
+`start` does the same without a configuration. What is logged for one step is one row, in the run directory and at every
+tracker; the block ends the run, or `finish` does:
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder, trackway.start(dir=folder, run_id="digits") as run:
+...     trackway.log({"loss": 0.5}, step=0)
+...     trackway.log({"accuracy": 0.9}, step=0)
+...     run.flush(commit_open=True)
+...     trackway.store.read_rows(run.store.directory)[0]["accuracy"]
+0.9
+
+To be sure that everything logged so far is written, call `flush()` on the run.
 """
 
 from __future__ import annotations
@@ -46,8 +56,9 @@ if TYPE_CHECKING:
         scope,
         watch_grad,
     )
-    from trackway.config import TrackerConfig, Trackers
+    from trackway.config import TrackerConfig, Trackers, TrackingConfig, finish, start
     from trackway.errors import TrackwayError, TrackwayWarning
+    from trackway.run import Run
     from trackway.tracker import (
         BackgroundPolicy,
         BackgroundTracker,
@@ -76,17 +87,20 @@ _HOME = {
     "LoggableValue": "values",
     "Logs": "capture",
     "NoopTracker": "tracker",
+    "Run": "run",
     "Table": "values",
     "Text": "values",
     "Tracker": "tracker",
     "TrackerConfig": "config",
     "Trackers": "config",
+    "TrackingConfig": "config",
     "TrackwayError": "errors",
     "TrackwayWarning": "errors",
     "at_step": "capture",
     "capture_logging": "capture",
     "current_tracker": "tracker",
     "defer_tracker_for_jit": "capture",
+    "finish": "config",
     "get_tracker": "tracker",
     "jit": "capture",
     "jit_log": "capture",
@@ -98,6 +112,7 @@ _HOME = {
     "mute": "capture",
     "scope": "capture",
     "set_global_tracker": "tracker",
+    "start": "config",
     "watch_grad": "capture",
 }
 
@@ -112,17 +127,20 @@ __all__ = [
     "LoggableValue",
     "Logs",
     "NoopTracker",
+    "Run",
     "Table",
     "Text",
     "Tracker",
     "TrackerConfig",
     "Trackers",
+    "TrackingConfig",
     "TrackwayError",
     "TrackwayWarning",
     "at_step",
     "capture_logging",
     "current_tracker",
     "defer_tracker_for_jit",
+    "finish",
     "get_tracker",
     "jit",
     "jit_log",
@@ -134,12 +152,13 @@ __all__ = [
     "mute",
     "scope",
     "set_global_tracker",
+    "start",
     "watch_grad",
 ]
 
 
 # `import trackway` and then `trackway.capture.settings(...)`
-_PARTS = ("backends", "capture", "config", "errors", "store", "testing", "tracker", "values")
+_PARTS = ("backends", "capture", "config", "errors", "run", "store", "testing", "tracker", "values")
 
 __getattr__ = lazily(
     __name__, {**{name: f"{__name__}.{home}" for name, home in _HOME.items()}, **{p: f"{__name__}.{p}" for p in _PARTS}}

@@ -8,6 +8,7 @@ TrackwayError
 ├── TracerError (TypeError)           a traced JAX value reached code that runs on the host
 ├── LifecycleError (RuntimeError)     a call at a time at which it cannot be served
 │   └── NoTrackerError                no current tracker, and the call cannot do without one
+├── RunBusyError (RuntimeError)       someone else writes to the run directory
 ├── FatalTrackerError                 a tracker declared `required: true` failed
 └── TrackerFinishError (ExceptionGroup)  failures that `finish()` may not keep to itself
 TrackwayWarning (UserWarning)         a value was logged in another form than it was given
@@ -26,6 +27,7 @@ __all__ = [
     "FatalTrackerError",
     "LifecycleError",
     "NoTrackerError",
+    "RunBusyError",
     "StepError",
     "TracerError",
     "TrackerFinishError",
@@ -60,6 +62,10 @@ class LifecycleError(TrackwayError, RuntimeError):
 
 class NoTrackerError(LifecycleError):
     """A current tracker is needed and none is set."""
+
+
+class RunBusyError(TrackwayError, RuntimeError):
+    """A run directory is being written by another process, or by another run of this one; the message says by whom."""
 
 
 class FatalTrackerError(TrackwayError):

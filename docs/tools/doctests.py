@@ -16,6 +16,13 @@ class Doctests(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_kwargs: Any) -> None:
         """Change the docstring of *obj*, if it has one."""
+        self._change(obj)
+
+    def on_package(self, *, pkg: griffe.Module, **_kwargs: Any) -> None:
+        """Do the same for the package itself, which is no object to griffe."""
+        self._change(pkg)
+
+    def _change(self, obj: griffe.Object) -> None:
         if obj.docstring is not None:
             obj.docstring.value = _EXAMPLE.sub(_fenced, obj.docstring.value)
 

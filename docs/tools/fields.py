@@ -1,8 +1,8 @@
 # ruff: noqa: INP001 - a tool, run by path
-"""The tables of the fields that the configurations of the backends have.
+"""The tables of the fields that the configurations of runs and backends have.
 
 python docs/tools/fields.py            prints them
-python docs/tools/fields.py --write    puts them into docs/backends.md and docs/choosing-trackers.md
+python docs/tools/fields.py --write    puts them into the pages
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 import sections
 
-from trackway.config import TrackerConfig
+from trackway.config import TrackerConfig, Trackers, TrackingConfig
 from trackway.config._types import describe
 from trackway.tracker import BackgroundPolicy
 
-PAGES = ("backends.md", "choosing-trackers.md")
+PAGES = ("backends.md", "choosing-trackers.md", "runs.md")
 BUILT_IN = ("local", "tensorboard", "console", "json_logger", "noop")
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
@@ -29,7 +29,8 @@ def bodies() -> dict[str, dict[str, str]]:
     """Return the generated sections by page."""
     tables = {name: _table(_config(name)) for name in BUILT_IN}
     common = {"options": _table(TrackerConfig), "background": _table(BackgroundPolicy)}
-    return {"backends.md": tables, "choosing-trackers.md": common}
+    run = {"tracking": _table(TrackingConfig)}
+    return {"backends.md": tables, "choosing-trackers.md": common, "runs.md": run}
 
 
 def _config(name: str) -> Any:
@@ -55,7 +56,8 @@ def _is_own(cls: Any, field: dataclasses.Field[Any]) -> bool:
 
 
 def _row(cls: Any, field: dataclasses.Field[Any]) -> str:
-    kind = describe(typing.get_type_hints(cls)[field.name]).replace("|", "\\|")
+    hint = typing.get_type_hints(cls)[field.name]
+    kind = "trackers: one, or a list" if hint is Trackers else describe(hint).replace("|", "\\|")
     meaning = _meanings(cls).get(field.name) or _meanings(TrackerConfig).get(field.name, "")
     return f"| `{field.name}` | {kind} | `{_shown(_default(field))}` | {meaning} |"
 
@@ -69,6 +71,8 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 def _shown(default: Any) -> str:
     """Return a default as YAML has it."""
     names = {None: "null", True: "true", False: "false"}
+    if isinstance(default, Trackers):
+        return "[{type: local}]"
     if default is None or isinstance(default, bool):
         return names[default]
     if isinstance(default, str):

@@ -20,7 +20,9 @@ import draccus
 import yaml
 
 from trackway import TrackwayWarning
-from trackway.config import Trackers
+from trackway.config import Trackers, TrackingConfig
+
+FIELDS = {"tracker": Trackers, "tracking": TrackingConfig}
 
 
 def main() -> None:
@@ -83,15 +85,21 @@ def parse_yaml(_page: types.ModuleType, step: dict[str, Any]) -> str:
 
 
 def _type_of(data: Any) -> Any:
-    """The type of a field that may hold *data*: trackers, or a dataclass with trackers somewhere."""
+    """The type of a field that may hold *data*: trackers, or a dataclass with trackers or their run somewhere."""
     if isinstance(data, list) or "type" in data:
         return Trackers
-    assert "tracker" in str(data), f"no trackers in {data}"
+    assert _speaks_of_trackers(data), f"no trackers in {data}"
     fields = []
     for name, value in data.items():
-        nested = isinstance(value, dict) and "tracker" in value
-        fields.append((name, Trackers if name == "tracker" else _type_of(value) if nested else Any))
+        nested = isinstance(value, dict) and _speaks_of_trackers(value)
+        fields.append((name, FIELDS.get(name) or (_type_of(value) if nested else Any)))
     return dataclasses.make_dataclass("Config", fields)
+
+
+def _speaks_of_trackers(data: dict[str, Any]) -> bool:
+    return any(
+        name in FIELDS or (isinstance(value, dict) and _speaks_of_trackers(value)) for name, value in data.items()
+    )
 
 
 STEPS = {"python": run_python, "file": write_file, "bash": run_shell, "yaml": parse_yaml}

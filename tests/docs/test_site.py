@@ -68,9 +68,10 @@ def test_search_knows_pages_and_names(site):
 
 def test_examples_of_docstrings_are_code(site):
     """What begins with `>>>` is a block of code in the reference, not a quotation."""
-    text = (site / "reference" / "testing.html").read_text()
-    assert "&gt;&gt;&gt; " in text
-    assert "<blockquote>" not in text
+    for page in ("index", "testing", "run"):
+        text = (site / "reference" / f"{page}.html").read_text()
+        assert "&gt;&gt;&gt; " in text
+        assert "<blockquote>" not in text
 
 
 def test_included_files_are_shown(site, root):
@@ -83,7 +84,7 @@ def test_included_files_are_shown(site, root):
 
 def test_every_public_name_is_in_the_reference(site):
     """Each name of each public package is documented on its page."""
-    for package in ("tracker", "values", "config", "store", "capture", "testing", "errors"):
+    for package in ("tracker", "values", "run", "config", "store", "capture", "testing", "errors"):
         module = importlib.import_module(f"trackway.{package}")
         text = (site / "reference" / f"{package}.html").read_text()
         public = set(module.__all__) - FOR_THE_VERBS
@@ -102,7 +103,8 @@ def test_search_works_in_pages_opened_as_files(site):
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         page.goto((site / "reference" / "tracker.html").as_uri())
-        page.fill("input[name=query]", "disable_after")
+        page.click("input[name=query]")
+        page.keyboard.type("disable_after")  # `fill` presses no key, and the search listens to keys alone
         page.wait_for_selector(".md-search-result__item", timeout=45_000)  # the index is built in the browser
         found = page.locator(".md-search-result__item").all_inner_texts()
         browser.close()

@@ -71,7 +71,7 @@ def test_the_capability_table_has_every_backend(tools):
     assert set(tools("capabilities").MAKERS) == built_in - {"noop"}
 
 
-@pytest.mark.parametrize("name", ["backends.md", "choosing-trackers.md"])
+@pytest.mark.parametrize("name", ["backends.md", "choosing-trackers.md", "runs.md"])
 def test_the_tables_of_fields_are_fresh(tools, root, name):
     """Names, types, defaults and meanings are those of the dataclasses; `docs/tools/fields.py --write` writes them."""
     fields, sections = tools("fields"), tools("sections")
@@ -99,11 +99,12 @@ def test_the_drawing_is_fresh(tools, root):
 
 
 def test_each_recipe_has_its_program(pages, root):
-    """The page of recipes names every program of `examples/recipes`, and no other."""
+    """The pages name every program of `examples/recipes`, and no other."""
     lines = pages["docs/jit-recipes.md"].prose.splitlines()
     named = {
         name for line in lines if re.fullmatch(r"(`\w+\.py`(, )?)+", line) for name in re.findall(r"\w+\.py", line)
     }
+    named |= set(re.findall(r"`examples/recipes/(\w+\.py)`", pages["docs/continuing.md"].prose))
     assert named == {path.name for path in (root / "examples" / "recipes").glob("*.py")}
 
 

@@ -25,7 +25,7 @@ pytestmark = [
 def folder(run_example, tmp_path_factory):
     """Return the folder in which the example was run."""
     folder = tmp_path_factory.mktemp("served")
-    run_example(folder, "--trainer.epochs", str(EPOCHS), "--trainer.run_id", "served")
+    run_example(folder, "--trainer.epochs", str(EPOCHS), "--trainer.tracking.run_id", "served")
     return folder / "runs"
 
 

@@ -88,8 +88,9 @@ def test_a_recipe_is_short_and_says_how_to_run_it(name):
     docstring = text.split('"""')[1]
     assert f"    python examples/recipes/{name}.py\n" in docstring
     installed = re.search(r'pip install "trackway\[jax\]" (.+)', docstring)[1].split()
-    imported = set(re.findall(r"^(?:import|from) (equinox|flax|optax|sklearn)", text, re.MULTILINE))
-    assert imported == {"sklearn" if package == "scikit-learn" else package for package in installed}
+    imported = set(re.findall(r"^(?:import|from) (equinox|flax|optax|orbax|sklearn)", text, re.MULTILINE))
+    modules = {"scikit-learn": "sklearn", "orbax-checkpoint": "orbax"}
+    assert imported == {modules.get(package, package) for package in installed}
 
 
 def test_gradient_accumulation(run):
@@ -190,3 +191,16 @@ def test_backward_statistics(run):
     assert all(row["backward/logits"].startswith(f"hist(n={EXAMPLES * 10} ") for row in rows[:-1])
     assert np.all((column(rows[:-1], "backward/silent") >= 0) & (column(rows[:-1], "backward/silent") < 1))
     require_learning(column(rows, "loss"), 1.2)
+
+
+@pytest.mark.frameworks
+def test_orbax_resume(run):
+    """What was logged after the checkpoint is logged anew, and the history has each step once, on one curve."""
+    rows, recipe = run("orbax_resume")
+    require_steps(rows, ["loss", "attempt"], recipe.STEPS)
+    saved = recipe.STOPPED_AT + 1 - (recipe.STOPPED_AT + 1) % recipe.SAVE_EVERY
+    assert column(rows, "attempt").tolist() == [1] * saved + [2] * (recipe.STEPS - saved)
+    losses = column(rows, "loss")
+    assert np.all(np.diff(losses) < 0)
+    assert np.all(np.abs(np.diff(losses, 2)) < 0.01), "the weights went on from where they were saved"
+    require_learning(losses, 1.3)

@@ -11,7 +11,15 @@ import inspect
 from pathlib import Path
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
-MODULES = ("trackway", "trackway.backends", "trackway.config", "trackway.store", "trackway.testing", "trackway.tracker")
+MODULES = (
+    "trackway",
+    "trackway.backends",
+    "trackway.config",
+    "trackway.run",
+    "trackway.store",
+    "trackway.testing",
+    "trackway.tracker",
+)
 BACKENDS = ("console", "json_logger", "local", "noop", "tensorboard")
 
 

@@ -22,7 +22,7 @@ def _marks(folder, name="metrics.jsonl"):
 
 
 def test_lines_out_of_order_are_marked(tmp_path):
-    """A step that is not above all earlier ones of the file is a patch, in the attempt and in the next one."""
+    """A step that is not above all earlier ones of its attempt is a patch; an attempt goes on after the highest."""
     with LocalTracker(tmp_path) as tracker:
         for step in (5, 5, 2, 6, None, -1):
             tracker.log({"x": 1}, step=step)
@@ -32,7 +32,7 @@ def test_lines_out_of_order_are_marked(tmp_path):
             for step in (None, 7, 8):
                 tracker.log({"x": 1}, step=step)
     assert _marks(tmp_path)[6:] == [
-        (0, 2, True), (7, 2, True), (8, 2, False),
+        (8, 2, False), (7, 2, True), (8, 2, True),
         (9, 3, False), (7, 3, True), (8, 3, True),
     ]  # fmt: skip
     assert [attempt["number"] for attempt in json.loads((tmp_path / "run.json").read_bytes())["attempts"]] == [1, 2, 3]
@@ -43,11 +43,12 @@ def test_reserved_names_come_first_and_in_order(tmp_path, strict):
     """A reader finds the marks at the beginning of the line, whatever else is in it."""
     for _ in range(2):
         with LocalTracker(tmp_path, strict_json=strict) as tracker:
-            tracker.log({"x": math.nan, "big": 2**70}, step=3)
+            for _ in range(2):
+                tracker.log({"x": math.nan, "big": 2**70}, step=3)
     line = (tmp_path / "metrics.jsonl").read_text().splitlines()[-1]
     names = [name for name in json.loads(line) if name.startswith("_")]
     expected = ["_step", "_time", "_attempt", "_patch", "_nonfinite", "_bigint"]
-    assert names == expected if strict else [name for name in expected if name != "_nonfinite"]
+    assert names == (expected if strict else [name for name in expected if name != "_nonfinite"])
     assert list(json.loads(line))[: len(names)] == names
     row = read_rows(tmp_path)[-1]
     assert (row["big"], math.isnan(row["x"])) == (2**70, True)
@@ -65,7 +66,7 @@ def test_highest_step_is_found_behind_many_patches(tmp_path):
     with LocalTracker(tmp_path) as tracker:
         tracker.log({"x": 1}, step=1000)
         tracker.log({"x": 1}, step=1001)
-    assert _marks(tmp_path)[-2:] == [(1000, 2, True), (1001, 2, False)]
+    assert _marks(tmp_path)[-2:] == [(1000, 2, False), (1001, 2, False)]
 
 
 def test_rows_that_are_all_patches_or_negative_have_a_highest_step(tmp_path):
@@ -84,7 +85,7 @@ def test_other_ranks_mark_their_lines(tmp_path):
         with LocalTracker(tmp_path, rank=1) as tracker:
             tracker.log({"x": 1}, step=1)
             tracker.log({"x": 1}, step=0)
-    assert _marks(tmp_path, "metrics.rank1.jsonl") == [(1, 1, False), (0, 1, True), (1, 2, True), (0, 2, True)]
+    assert _marks(tmp_path, "metrics.rank1.jsonl") == [(1, 1, False), (0, 1, True), (1, 2, False), (0, 2, True)]
 
 
 def test_attempt_is_counted_from_the_rows_where_run_json_is_lost(tmp_path):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from trackway.store import LocalTracker, Summary, _git
 from trackway.store._atomic import replace_file
+from trackway.values import normalise
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _TREES = st.recursive(st.integers(), lambda t: st.dictionaries(_NAMES, t, min_size=1, max_size=3), max_leaves=6)
@@ -211,3 +212,15 @@ def test_commit_that_cannot_be_told_is_none(tmp_path, head):
     """A repository without commits, or a damaged one, has no commit and raises nothing."""
     _write(tmp_path / ".git" / "HEAD", head)
     assert _git.commit(tmp_path) is None
+
+
+def test_a_summary_holds_the_first_ten_thousand_names_and_says_so_once(caplog):
+    """Names that are made up at every step cannot fill the memory; values of the names that are there go on."""
+    summary = Summary()
+    for step in range(300):
+        summary.update(normalise({"loss": float(step), **{f"sample/{step}/{n}": 0.5 for n in range(50)}}))
+        summary.update({f"other/{step}": {"x": 1}})
+    found = summary.snapshot()
+    assert (len(found), found["loss"]) == (10_000, 299.0)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "more than 10,000 names" in caplog.text

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "alert": (("title",), {"level": "error"}),
     "mark_failed": ((ValueError("x"),), {}),
     "open_step": ((), {}),
+    "rewind": ((7,), {}),
     "flush": ((), {}),
     "finish": ((), {}),
 }

@@ -179,16 +179,16 @@ def test_mappings_of_a_trace_are_walked():
     assert len(taken) == 1
 
 
-def test_without_a_callback_nothing_changes():
-    """Traced values are refused, and those with a rule for traced values alone follow it."""
-    seen = []
+def test_without_a_callback_traced_values_are_refused():
+    """Nothing is handed over unless somebody asks for it."""
+    refused = []
 
     @jax.jit
     def step_fn(x):
-        with pytest.raises(TracerError):
+        with pytest.raises(TracerError) as error:
             normalise({"x": x})
-        seen.append(normalise({"x": x, "y": np.arange(2)}, traced=lambda value: str(value.dtype)))
+        refused.append(error)
 
     step_fn(jnp.float32(1))
-    assert seen == [{"x": "float32", "y": [0, 1]}]
+    assert len(refused) == 1
     assert Walk().arrays is None

@@ -79,6 +79,12 @@ class HyperParameters:
             self._changed, self._next_text = False, time.monotonic() + self._interval
             return self._as_text()
 
+    def renew(self, *, start: bool) -> None:
+        """Have the text be taken once more, and the session start too if *start*: TensorBoard may hide what it had."""
+        with self._lock:
+            self._changed, self._next_text = bool(self._tree), -math.inf
+            self.started = self.started and not start
+
     def end(self, *, failed: bool) -> Any:
         """Return the `Summary.Value` that says how the run ended."""
         from tensorboardX.proto.api_pb2 import Status

@@ -21,7 +21,7 @@ from trackway.backends._tensorboard_events import EventWriter
 from trackway.backends._tensorboard_files import EventFile, open_event_file, place_of
 from trackway.backends._tensorboard_records import frame
 
-__all__ = ["flush_secs_of", "open_writer", "take_over", "unique_suffix"]
+__all__ = ["flush_secs_of", "open_writer", "restart", "take_over", "unique_suffix"]
 
 _MAX_QUEUE, _FLUSH_SECS = 10, 120
 _UNIQUE = re.compile(r"\.\d+\.\d{6}\.[0-9a-f]{8}$")
@@ -59,7 +59,7 @@ def open_writer(
         OSError: if the folder cannot be made or written to.
     """
     from tensorboardX import SummaryWriter
-    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.proto.event_pb2 import Event
 
     fs, path = place_of(logdir)
     logdir = path if fs is None else logdir
@@ -73,8 +73,15 @@ def open_writer(
     writer._write_to_disk, writer.file_writer = True, None  # noqa: SLF001
     take_over(writer)
     if purge_step is not None:
-        writer.file_writer.add_event(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+        writer.file_writer.add_event(Event(step=purge_step, session_log=restart()))
     return writer
+
+
+def restart() -> Any:
+    """Return what makes TensorBoard hide all earlier points of a run from the step of its event on."""
+    from tensorboardX.proto.event_pb2 import SessionLog
+
+    return SessionLog(status=SessionLog.START)
 
 
 def take_over(writer: Any) -> EventWriter | None:

@@ -29,14 +29,16 @@ class LocalConfig(TrackerConfig):
     strict_json: bool = False
     ranks: Literal["primary", "all"] = field(default="all", kw_only=True)
 
-    def init(self, run_id: str | None) -> LocalTracker:
+    def init(self, run_id: str | None, *, exclusive: bool = False) -> LocalTracker:
         """Open the run directory.
 
         Args:
             run_id: The name of the run directory; None makes up a new one.
+            exclusive: Refuse a directory that someone else writes to, instead of adding rows of its own.
 
         Raises:
             ConfigError: if *run_id* is not a name, or the directory cannot be written.
+            RunBusyError: if *exclusive*, and someone else writes to the directory.
         """
         context = run_context()
         name = check_run_id(run_id) if run_id is not None else context.run_id if context else new_run_id()
@@ -44,4 +46,4 @@ class LocalConfig(TrackerConfig):
             directory = context.directory
         else:
             directory = os.path.join(self.dir or base_dir(), name)  # noqa: PTH118 - may be a URL, refused with a cure
-        return LocalTracker(directory, run_id=name, strict_json=self.strict_json)
+        return LocalTracker(directory, run_id=name, strict_json=self.strict_json, exclusive=exclusive)

@@ -12,10 +12,10 @@ from trackway._locks import new_lock
 from trackway.backends._tensorboard_artifacts import Artifacts
 from trackway.backends._tensorboard_hparams import HyperParameters
 from trackway.backends._tensorboard_summaries import Summaries
-from trackway.backends._tensorboard_writer import flush_secs_of, open_writer, take_over
+from trackway.backends._tensorboard_writer import flush_secs_of, open_writer, restart, take_over
 from trackway.config import TrackerConfig, missing_extra, run_context
-from trackway.errors import ConfigError
-from trackway.tracker import BackgroundPolicy, Ledger, Lifecycle, Report, StepCounter, Tracker
+from trackway.errors import ConfigError, StepError
+from trackway.tracker import BackgroundPolicy, Ledger, Lifecycle, Report, StepCounter, Tracker, check_step
 from trackway.tracker._interface import ArtifactPath
 from trackway.values import normalise, resolve
 
@@ -120,6 +120,20 @@ class TensorboardTracker(Tracker):
         except Exception as error:  # object stores raise anything
             self._ledger.fail("log_artifact", error, "; the artifact is not kept")
 
+    def rewind(self, step: int) -> None:
+        """Have TensorBoard hide the points from *step* on, which later ones take the place of; nothing is deleted.
+
+        Raises:
+            StepError: if *step* is not an integer.
+        """
+        number = check_step(step)
+        if number is None:
+            raise StepError("tensorboard: rewind takes the step from which on points are to be hidden, got None")
+        if self._life.accepts("rewind"):
+            self._append({"session_log": restart()}, number)
+            self._steps, self._last_step = StepCounter(number), number
+            self._hparams.renew(start=number <= 0)  # they may be among what is hidden; the session start is at step 0
+
     def mark_failed(self, error: BaseException) -> None:  # noqa: ARG002
         """Have the HParams view say that the run failed."""
         self._failed = True
@@ -154,19 +168,26 @@ class TensorboardTracker(Tracker):
         return self._ledger.report(pending=self._events.waiting_rows if self._events is not None else 0)
 
     def _add(self, values: list[Any], step: int | None, *, rows: int = 0, lasting: bool = False) -> None:
-        from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.proto.summary_pb2 import Summary
 
+        if values:
+            self._append({"summary": Summary(value=values)}, step, rows=rows, lasting=lasting)
+        else:
+            self._ledger.deliver(rows)
+
+    def _append(self, content: dict[str, Any], step: int | None, *, rows: int = 0, lasting: bool = False) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
         try:
-            events = self._open() if values else None
+            events = self._open()
         except OSError as error:
             self._ledger.fail("write", error, "; make the folder writable")
             self._ledger.drop("events", "the event file cannot be opened again")
             return
-        if events is None:  # nothing to write, or nowhere
+        if events is None:  # nowhere to write
             self._ledger.deliver(rows)
             return
-        event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+        event = Event(wall_time=time.time(), step=step, **content)
         events.append(event.SerializeToString(), rows=rows, lasting=lasting)
 
     def _open(self) -> EventWriter | None:
@@ -214,8 +235,8 @@ class TensorboardConfig(TrackerConfig):
     Attributes:
         logdir: A local folder or any fsspec URL (`s3://...`, `gs://...`, `memory://...`).
         comment: Put behind the run id in the name of the run's folder.
-        purge_step: TensorBoard hides earlier points of the run from this step on. None: nothing, unless whoever
-            builds the tracker says that the run is resumed (`RunContext.resumed`), and at which step.
+        purge_step: TensorBoard hides earlier points of the run from this step on. None: nothing, unless the run is
+            resumed, and then those from the step on at which it goes on.
         max_queue: Events after which they are handed to the operating system. None is 10.
         flush_secs: Seconds after which events are brought to the disk, or uploaded. None is 120.
         filename_suffix: Put behind the event file's name; something unique follows in any case.

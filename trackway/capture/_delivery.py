@@ -10,6 +10,7 @@ from typing import Any, Protocol, final
 
 import jax
 import numpy as np
+from jax.extend.backend import backends
 from jax.interpreters import mlir
 
 from trackway import _notices
@@ -51,6 +52,10 @@ class Source(Protocol):
     def small(self) -> bool:
         """Whether the buffers take little memory."""
 
+    @property
+    def flat(self) -> bool:
+        """Whether the rows are known to hold nothing but numbers."""
+
     def rows(self) -> Rows:
         """Return the rows, waiting for the buffers."""
 
@@ -78,9 +83,10 @@ class CapturedRows:
         self._commit = commit
         self._prefix = prefix
         buffers = source.buffers
-        if buffers and not _on_cpu(buffers[0]):
+        if buffers and _accelerated():
             for buffer in buffers:
-                buffer.copy_to_host_async()
+                if not _on_cpu(getattr(buffer, "sharding", None)):
+                    buffer.copy_to_host_async()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,34 +96,40 @@ class CapturedRows:
     def ready(self) -> bool:
         """Tell whether `calls` would return without waiting."""
         try:
-            return all(buffer.is_ready() for buffer in self._source.buffers)
+            for buffer in self._source.buffers:
+                if not buffer.is_ready():
+                    return False
         except Exception:
             return True  # `calls` has the reason
+        return True
 
     def calls(self) -> Sequence[Call]:
         """Return one call of `log` for each row."""
-        lost = tuple([Downgrade(loss.name, loss.reason, lost=True) for loss in self._source.lost])
-        return [self._call(step, values, lost) for step, values in self._source.rows()]
+        return [self._call(step, values) for step, values in self._source.rows()]
 
-    def _call(self, step: int | None, values: dict[str, Any], lost: tuple[Downgrade, ...]) -> Call:
+    def _call(self, step: int | None, values: dict[str, Any]) -> Call:
         prefix = self._prefix
         row = Row({f"{prefix}{name}": value for name, value in values.items()} if prefix else values)
-        row.downgrades = lost
-        if step is not None:
-            return Call("log", (row,), {"step": step, "commit": None})
-        step, commit = self._step, self._commit
-        if step is None and commit is None:  # as known when they are delivered
-            step, commit = open_step(self._tracker)
-        return Call("log", (row,), {"step": step, "commit": commit})
+        row.flat = self._source.flat
+        if lost := self._source.lost:
+            row.downgrades = tuple([Downgrade(loss.name, loss.reason, lost=True) for loss in lost])
+        commit = None
+        if step is None:
+            step, commit = self._step, self._commit
+            if step is None and commit is None:  # as known when they are delivered
+                step, commit = open_step(self._tracker)
+        return Call.of_row(row, step, commit)
 
 
-def _on_cpu(buffer: Any) -> bool:
-    return not isinstance(buffer, jax.Array) or _is_cpu(buffer.sharding)
+@functools.cache
+def _accelerated() -> bool:
+    """Whether JAX has devices other than the CPU. Ask while there is an array, for it starts them."""
+    return any(platform != "cpu" for platform in backends())
 
 
 @functools.lru_cache(maxsize=64)
-def _is_cpu(sharding: Any) -> bool:
-    return all(device.platform == "cpu" for device in sharding.device_set)
+def _on_cpu(sharding: Any) -> bool:
+    return sharding is None or all(device.platform == "cpu" for device in sharding.device_set)
 
 
 def deliver(source: Source, *, step: int | None = None, commit: bool | None = None) -> None:

@@ -2,8 +2,9 @@
 
 Each private name is looked up once, guarded, and has a fallback that costs a feature rather than the program: without
 the name stack, scopes in compiled code lose their names; without the hoisting hook, logs that only a custom rule makes
-are counted once in a loop. What has no fallback raises `ImportError` here, and nothing is captured (`trackway.log`
-then says so once and drops what it is given in compiled code).
+are counted once in a loop; without the primitive that evaluates a jaxpr, tracing takes longer. What has no fallback
+raises `ImportError` here, and nothing is captured (`trackway.log` then says so once and drops what it is given in
+compiled code).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ __all__ = [
     "current_scopes",
     "current_trace",
     "effectful_equations",
+    "evaluate",
     "fill",
     "hook_hidden_remat",
     "hook_hoisting",
@@ -93,6 +95,7 @@ _DebugInfo: Any = _core("DebugInfo")
 
 unspecified_sharding: Any = _private("sharding_impls", "UNSPECIFIED")
 no_layout: Any = None
+_evaluation: Any = _private("lax.eval_jaxpr", "eval_jaxpr_p")
 _state_is_clean: Callable[[], bool] | None = _private("core", "trace_state_clean")
 
 
@@ -152,10 +155,32 @@ def closed(jaxpr: Any, consts: Any = ()) -> Any:
 
 def trace_flat(function: Callable[..., Any], avals: list[Any]) -> tuple[Any, list[Any]]:
     """Return the jaxpr of a function of flat arrays, and the constants in it."""
-    names = tuple(f"a{index}" for index in range(len(avals)))
-    debug = _DebugInfo("trackway", "trackway", names, None)
-    jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(linear_util.wrap_init(function, debug_info=debug), avals)
+    wrapped = linear_util.wrap_init(function, debug_info=_nameless(len(avals)))
+    jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(wrapped, avals)
     return jaxpr, list(consts)
+
+
+def _nameless(arguments: int) -> Any:
+    """Return what JAX wants to know, for its messages, of a function of so many arguments."""
+    return _DebugInfo("trackway", "trackway", tuple(f"a{index}" for index in range(arguments)), None)
+
+
+def evaluate(program: Any, arrays: list[Any]) -> list[Any]:
+    """Return the results of *program*, a closed jaxpr, for *arrays*.
+
+    Where it becomes a part of another jaxpr, that is one call, which XLA inlines; a fifth of the time of a trace goes
+    into adding one equation after the other, as is done elsewhere, and for effects, which have an order.
+    """
+    staged = type(current_trace()).__name__ == "DynamicJaxprTrace"
+    if _evaluation is None or not staged or program.jaxpr.effects:
+        return list(public_core.jaxpr_as_fun(program)(*arrays))
+    jaxpr, inputs = program.jaxpr, [*program.consts, *arrays]
+    variables = [*jaxpr.constvars, *jaxpr.invars]
+    known = dict(zip(variables, inputs, strict=True))  # what is handed through as it is, lest a copy is made of it
+    computed = list(dict.fromkeys(v for v in jaxpr.outvars if not isinstance(v, Literal) and v not in known))
+    call = jaxpr.replace(constvars=[], invars=variables, outvars=computed, debug_info=_nameless(len(inputs)))
+    known.update(zip(computed, _evaluation.bind(*inputs, jaxpr=ClosedJaxpr(call, [])), strict=True))
+    return [v if isinstance(v, Literal) else known[v] for v in jaxpr.outvars]
 
 
 def context_of(equation: Any) -> AbstractContextManager[Any]:

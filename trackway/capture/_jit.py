@@ -30,11 +30,10 @@ def _packing(function: Callable[..., Any]) -> Callable[..., Any]:
     def packed(*args: Any, **kwargs: Any) -> tuple[Any, Packed]:
         result, logs = captured(*args, **kwargs)
         try:
-            layout, buffers = pack(logs.group, logs.arrays)
+            return result, Packed(*pack(logs.group, logs.arrays, logs.lost))
         except Exception as error:
             failed("a compiled function", error)
-            layout, buffers = pack((), [])
-        return result, Packed(layout, buffers, logs.lost)
+            return result, Packed(*pack((), [], logs.lost))
 
     return cast("Callable[..., Any]", named_like(packed, function))
 
@@ -89,9 +88,10 @@ class Jitted(Generic[P, T]):
             return cast("T", self._plain()(*args, **kwargs))
         if self._every != 1 and (not self._every or next(self._calls) % self._every):
             return cast("T", self._silent(*args, **kwargs))  # type: ignore[misc]
+        result: T
         result, packed = self._logging(*args, **kwargs)  # type: ignore[misc]
         _log(packed)
-        return cast("T", result)
+        return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -101,8 +101,20 @@ def weighted_sample(x: Any, weight: Any) -> tuple[Any, Any]:
     return jnp.where(counts, x, jnp.zeros_like(x)), counts.astype(jnp.int32)
 
 
+class _Summed(Reduction):
+    """A reduction whose state is sums."""
+
+    def lanes(self, state: State, count: Any) -> State:
+        del count
+        return [jnp.sum(x, 0, dtype=x.dtype) for x in state]
+
+    def repeat(self, state: State, count: Any, size: int) -> State:
+        del count
+        return [x * size for x in state]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Sum(Reduction):
+class Sum(_Summed):
     """The sum of all samples, each times its weight. Sums of ints and bools are ints."""
 
     name: ClassVar[str] = "sum"
@@ -126,20 +138,12 @@ class Sum(Reduction):
         del na, nb
         return add(a, b)
 
-    def lanes(self, state: State, count: Any) -> State:
-        del count
-        return [jnp.sum(x, 0, dtype=x.dtype) for x in state]
-
-    def repeat(self, state: State, count: Any, size: int) -> State:
-        del count
-        return [x * size for x in state]
-
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
         return [total_of(xp, state)], _present(count)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mean(Reduction):
+class Mean(_Summed):
     """The mean of all samples; with weights, the weighted mean.
 
     State: the sum, and with weights the sum of the weights.
@@ -166,14 +170,6 @@ class Mean(Reduction):
     def combine(self, a: State, na: Any, b: State, nb: Any) -> State:
         del na, nb
         return [y for pair in zip(self._split(a), self._split(b), strict=True) if pair[0] for y in add(*pair)]
-
-    def lanes(self, state: State, count: Any) -> State:
-        del count
-        return [jnp.sum(x, 0, dtype=x.dtype) for x in state]
-
-    def repeat(self, state: State, count: Any, size: int) -> State:
-        del count
-        return [x * size for x in state]
 
     def finish(self, xp: Any, state: State, count: Any) -> tuple[list[Any], Any]:
         sums, weights = self._split(state)

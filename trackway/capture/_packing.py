@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -107,6 +107,8 @@ class Layout:
     metrics: tuple[Finished, ...]
     slots: tuple[_Slot, ...]
     """One for each array of the metrics."""
+    lost: tuple[Any, ...] = ()
+    """Metrics that are missing, each a `Loss`."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -117,6 +119,11 @@ class Layout:
     def small(self) -> bool:
         """Whether the buffers take so little memory that many of them may wait for their tracker."""
         return sum(math.prod(slot.shape) for slot in self.slots) <= _SMALL
+
+    @property
+    def flat(self) -> bool:
+        """Whether the rows are known to hold nothing but numbers."""
+        return self._scalars is not None
 
     def rows(self, buffers: Sequence[Any]) -> Rows:
         """Return the rows in *buffers*, which are on the host or are fetched: pairs of a step, if known, and values."""
@@ -147,24 +154,27 @@ def _is_number(metric: Finished) -> bool:
 
 def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[np.ndarray]], Rows]:
     """Return a function that reads one row; *step* is a slot, or the step itself."""
-    used = sorted({slot.buffer for slot in slots})
-    takes = []
-    for buffer in used:
+    takes: list[tuple[int, list[str], Callable[[list[Any]], Sequence[Any]]]] = []
+    for buffer in sorted({slot.buffer for slot in slots}):
         own = [name for name, slot in zip(names, slots, strict=True) if slot.buffer == buffer]
-        places = [slot.start for slot in slots if slot.buffer == buffer]
-        take = operator.itemgetter(*places) if len(places) > 1 else None
-        takes.append((buffer, own, take, places[0]))
+        takes.append((buffer, own, _taker([slot.start or 0 for slot in slots if slot.buffer == buffer])))
 
     def read(hosts: Sequence[np.ndarray]) -> Rows:
         row: dict[str, Any] = {}
-        for buffer, own, take, first in takes:
-            numbers = hosts[buffer].tolist()
-            row.update(zip(own, take(numbers) if take is not None else (numbers[first],), strict=True))
+        for buffer, own, take in takes:
+            row.update(zip(own, take(hosts[buffer].tolist()), strict=True))
         if len(takes) > 1:
             row = {name: row[name] for name in names}
         return [(int(hosts[step.buffer][step.start]) if isinstance(step, _Slot) else step, row)]
 
     return read
+
+
+def _taker(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    """Return a function that takes what is at *places* out of a list."""
+    if places == list(range(places[0], places[0] + len(places))):
+        return operator.itemgetter(slice(places[0], places[0] + len(places)))
+    return operator.itemgetter(*places)
 
 
 def rows_of(metrics: Sequence[Finished], arrays: Sequence[np.ndarray]) -> Rows:
@@ -223,17 +233,18 @@ def _place(row: Any, path: Path, value: Any) -> None:
             row = held
 
 
-def pack(group: Group, arrays: Sequence[Any]) -> tuple[Layout, list[Any]]:
+def pack(group: Group, arrays: Sequence[Any], lost: tuple[Any, ...] = ()) -> tuple[Layout, list[Any]]:
     """Return where everything lies, and the buffers to return from a compiled function.
 
     Buffers are never arguments of the function themselves, which the caller may donate to another.
     """
     with compat.usual_promotion():
         metrics, values = finish(jnp, group, arrays)
-        return _pack(metrics, [jnp.asarray(value) for value in values])
+        slots, buffers = _pack([jnp.asarray(value) for value in values])
+    return Layout(metrics, slots, lost), buffers
 
 
-def _pack(metrics: tuple[Finished, ...], values: list[Any]) -> tuple[Layout, list[Any]]:
+def _pack(values: list[Any]) -> tuple[tuple[_Slot, ...], list[Any]]:
     vectors: dict[str, list[Any]] = {}
     lengths: dict[str, int] = {}
     whole: list[Any] = []
@@ -256,7 +267,7 @@ def _pack(metrics: tuple[Finished, ...], values: list[Any]) -> tuple[Layout, lis
         buffer = numbers[where] if isinstance(where, str) else len(numbers) + where
         slots.append(_Slot(buffer, start, tuple(value.shape), value.dtype == bool))
     joined = [jnp.concatenate(vector) if len(vector) > 1 else jnp.copy(vector[0]) for vector in vectors.values()]
-    return Layout(metrics, tuple(slots)), [*joined, *whole]
+    return tuple(slots), [*joined, *whole]
 
 
 def _vector_for(value: Any) -> str | None:
@@ -268,34 +279,30 @@ def _vector_for(value: Any) -> str | None:
     return next(vector for family, vector in _VECTORS if jnp.issubdtype(value.dtype, family))
 
 
-@jax.tree_util.register_pytree_node_class
+@final
 class Packed:
-    """Packed metrics as a result of a compiled function: a tree of the buffers; the layout is static."""
+    """Packed metrics as a result of a compiled function: a tree of the buffers; the layout is static.
 
-    def __init__(self, layout: Layout, buffers: Sequence[Any], lost: tuple[Any, ...] = ()) -> None:
+    One is made at every call, so that what is asked of it stands in attributes.
+    """
+
+    __slots__ = ("buffers", "layout", "lost", "names", "small")
+
+    def __init__(self, layout: Layout, buffers: Sequence[Any]) -> None:
         self.layout = layout
         self.buffers = buffers
-        self.lost = lost
+        self.lost = layout.lost
+        self.names = layout.names
+        self.small = layout.small
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the metrics."""
-        return self.layout.names
-
-    @property
-    def small(self) -> bool:
-        """Whether the buffers take so little memory that many of them may wait for their tracker."""
-        return self.layout.small
+    def flat(self) -> bool:
+        """Whether the rows are known to hold nothing but numbers."""
+        return self.layout.flat
 
     def rows(self) -> Rows:
         """Return the rows, waiting for the buffers."""
         return self.layout.rows(self.buffers)
 
-    def tree_flatten(self) -> tuple[Sequence[Any], Any]:
-        """Return the buffers, and the rest."""
-        return self.buffers, (self.layout, self.lost)
 
-    @classmethod
-    def tree_unflatten(cls, static: Any, buffers: Sequence[Any]) -> Packed:
-        """Make it up again."""
-        return cls(static[0], buffers, static[1])
+jax.tree_util.register_pytree_node(Packed, lambda packed: (packed.buffers, packed.layout), Packed)

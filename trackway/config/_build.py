@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from trackway import _notices
 from trackway.config._context import RunContext, entered, fresh_context, run_context
@@ -24,7 +24,7 @@ from trackway.tracker import (
 if TYPE_CHECKING:
     from trackway.config._base import TrackerConfig
 
-__all__ = ["Member", "build", "context_for"]
+__all__ = ["Member", "build", "build_bare", "context_for", "run_id_or_new"]
 
 
 class Member(NamedTuple):
@@ -42,16 +42,21 @@ def context_for(run_id: str | None) -> RunContext:
     outer = run_context()
     if outer is not None and run_id in {None, outer.run_id}:
         return outer
+    return fresh_context(run_id_or_new(run_id))
+
+
+def run_id_or_new(run_id: str | None, last_resort: str | None = None) -> str:
+    """Return *run_id*, checked, else what `TRACKWAY_RUN_ID` holds, else *last_resort*, else a new id."""
     if run_id is not None:
-        return fresh_context(check_run_id(run_id))
-    given = run_id_from_environment()
+        return check_run_id(run_id)
+    given = run_id_from_environment() or last_resort
     if given is None and process_rank() != 0:
         _notices.log_once(
             "rank without run id",
             f"rank {process_rank()} makes up a run id of its own, because none is given; pass run_id or set "
             "TRACKWAY_RUN_ID so that all ranks of the job write to one run",
         )
-    return fresh_context(given or new_run_id())
+    return given or new_run_id()
 
 
 def _why_off(config: TrackerConfig) -> str | None:
@@ -65,6 +70,12 @@ def _why_off(config: TrackerConfig) -> str | None:
 
 def build(config: TrackerConfig, context: RunContext, path: str) -> Member:
     """Return the tracker of *config*, started and wrapped; *path* says in errors which one it is."""
+    member = build_bare(config, context, path)
+    return member if member.off else Member(_wrapped(config, member.tracker, context))
+
+
+def build_bare(config: TrackerConfig, context: RunContext, path: str, **more: Any) -> Member:
+    """The same without the wrappers; *more* is passed on to the config's `init`."""
     check_options(config)
     name = config.label or type_name(type(config))
     off = _why_off(config)
@@ -72,18 +83,17 @@ def build(config: TrackerConfig, context: RunContext, path: str) -> Member:
         return Member(NoopTracker(name), off)
     try:
         with entered(context):
-            tracker = _started(config, context.run_id, name)
+            return Member(_started(config, context.run_id, name, more))
     except Exception as error:
         if config.on_init_error == "raise":
             _raise_with_path(error, path, config)
         _notices.logger.warning("%s is left out: %s; training goes on without it", path, _reason(error))
         _notices.logger.debug("traceback of the above", exc_info=error)
         return Member(NoopTracker(name), "could not be started")
-    return Member(_wrapped(config, tracker, context))
 
 
-def _started(config: TrackerConfig, run_id: str, name: str) -> Tracker:
-    tracker = config.init(run_id)
+def _started(config: TrackerConfig, run_id: str, name: str, more: dict[str, Any]) -> Tracker:
+    tracker = config.init(run_id, **more)
     if not isinstance(tracker, Tracker):
         raise ConfigError(f"{type(config).__qualname__}.init returned a {type(tracker).__name__}, not a Tracker")
     if config.label or not getattr(tracker, "name", None):

@@ -25,7 +25,7 @@ class RunContext:
         directory: The run's own directory by default, absolute, or an fsspec URL: `<base_dir()>/<run_id>`.
         resumed: Whether the run goes on with an earlier one of the same id.
         next_step: The first step that is to come, where a resumed run knows it.
-        attempt: How many times the run was started before; 0 at first.
+        attempt: The number of this attempt at the run, as in `run.json`; 1 for a run that is new, or kept nowhere.
         rank: This process's rank among those of the job.
         primary: Whether the rank is 0.
     """
@@ -34,7 +34,7 @@ class RunContext:
     directory: str
     resumed: bool = False
     next_step: int | None = None
-    attempt: int = 0
+    attempt: int = 1
     rank: int = 0
     primary: bool = True
 
@@ -47,11 +47,14 @@ def run_context() -> RunContext | None:
     return _current.get()
 
 
-def fresh_context(run_id: str) -> RunContext:
-    """Return the context of a run that starts anew in this process."""
+def fresh_context(run_id: str, base: str | None = None) -> RunContext:
+    """Return the context of a run that starts anew in this process, in a folder of *base* (None: `base_dir()`)."""
     rank = process_rank()
-    base = base_dir()
-    directory = f"{base.rstrip('/')}/{run_id}" if "://" in base else os.path.abspath(os.path.join(base, run_id))  # noqa: PTH100, PTH118 - a name, maybe not of a file
+    base = base_dir() if base is None else base
+    if "://" in base:
+        directory = f"{base.rstrip('/')}/{run_id}"
+    else:
+        directory = os.path.abspath(os.path.join(os.path.expanduser(base), run_id))  # noqa: PTH100, PTH111, PTH118 - a name, maybe not of a file
     return RunContext(run_id=run_id, directory=directory, rank=rank, primary=rank == 0)
 
 

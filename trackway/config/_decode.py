@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from draccus import CHOICE_TYPE_KEY
@@ -13,6 +13,7 @@ from trackway.config._errors import FieldError, did_you_mean, show
 from trackway.config._fields import decode_fields, field_names
 from trackway.config._registry import own_fields_are_lost, type_name
 from trackway.config._trackers import Trackers
+from trackway.config._tracking import TrackingConfig
 from trackway.errors import ConfigError
 from trackway.tracker import BackgroundPolicy
 
@@ -21,7 +22,10 @@ __all__ = [
     "decode_config",
     "decode_optional_config",
     "decode_optional_trackers",
+    "decode_optional_tracking",
+    "decode_print",
     "decode_trackers",
+    "decode_tracking",
 ]
 
 _REPLACE = (
@@ -115,3 +119,44 @@ def decode_background(_cls: Any, raw: Any, path: Sequence[str] = ()) -> bool | B
             lambda name: f"unknown field of background{did_you_mean(name, names) or f'; its fields are {names}'}",
         )
     raise FieldError(path, f"expected true, false or a mapping such as {{queue_size: 1000}}, got {show(raw)}")
+
+
+def decode_tracking(_cls: Any, raw: Any, path: Sequence[str] = ()) -> TrackingConfig:
+    """Return the tracking of a run that *raw*, a mapping, says; null says nothing.
+
+    Raises:
+        FieldError: with the whole path, whatever is wrong.
+    """
+    path = tuple(path)
+    if isinstance(raw, TrackingConfig):
+        return raw
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, Mapping):
+        example = "expected a mapping such as {trackers: [{type: console}], run_id: digits}"
+        raise FieldError(path or ("tracking",), f"{example}, got {show(raw)}")
+    return decode_fields(TrackingConfig, raw, path, _unknown_in_tracking)
+
+
+def decode_optional_tracking(_cls: Any, raw: Any, path: Sequence[str] = ()) -> TrackingConfig | None:
+    """The same for a field that may be null, and then stays null."""
+    return None if raw is None else decode_tracking(_cls, raw, path)
+
+
+def _unknown_in_tracking(name: str) -> str:
+    names = field_names(TrackingConfig)
+    guess = did_you_mean(name, names)
+    if guess:
+        return f"unknown field of tracking{guess}"
+    of_trackers = name == CHOICE_TYPE_KEY or any(
+        name in field_names(config) for config in TrackerConfig.get_known_choices().values()
+    )
+    cure = f"; {name} is a field of trackers: put it into `trackers`, under its tracker" if of_trackers else ""
+    return f"unknown field of tracking; its fields are {', '.join(names)}{cure}"
+
+
+def decode_print(_cls: Any, raw: Any, path: Sequence[str] = ()) -> bool | Callable[[str], Any]:
+    """Return the value of `print`: true or false; a callable is for Python."""
+    if isinstance(raw, bool) or callable(raw):
+        return cast("bool | Callable[[str], Any]", raw)
+    raise FieldError(path, f"expected true or false, got {show(raw)}; a callable can be given in Python only")

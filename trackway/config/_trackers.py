@@ -17,7 +17,7 @@ from trackway.config._registry import type_name
 from trackway.errors import ConfigError
 from trackway.tracker import CompositeTracker
 
-__all__ = ["Trackers"]
+__all__ = ["Trackers", "announce", "place"]
 
 
 @final
@@ -60,17 +60,19 @@ class Trackers(tuple[TrackerConfig, ...]):
         members: list[Member] = []
         try:
             for index, config in enumerate(self):
-                members.append(build(_checked(config, index), context, self._path(index)))
+                members.append(build(_checked(config, index), context, place(self, index, "tracker")))
         except BaseException:
             with contextlib.suppress(Exception):
                 CompositeTracker(member.tracker for member in members).finish()
             raise
-        _announce(members, context)
+        announce(members, context)
         return CompositeTracker(member.tracker for member in members)
 
-    def _path(self, index: int) -> str:
-        position = f"[{index}]" if len(self) > 1 else ""
-        return f"tracker{position} ({type_name(type(self[index]))})"
+
+def place(configs: Sequence[Any], index: int, field: str) -> str:
+    """Return which of *configs*, in a field of that name, the one at *index* is: `tracker[1] (noop)`."""
+    position = f"[{index}]" if len(configs) > 1 else ""
+    return f"{field}{position} ({type_name(type(configs[index]))})"
 
 
 def _checked(config: Any, index: int) -> TrackerConfig:
@@ -79,7 +81,8 @@ def _checked(config: Any, index: int) -> TrackerConfig:
     return config
 
 
-def _announce(members: Sequence[Member], context: RunContext) -> None:
+def announce(members: Sequence[Member], context: RunContext) -> None:
+    """Log, at INFO, which run begins and which trackers are active; advise labels where names are not unique."""
     active = [member.tracker.name for member in members if not member.off]
     off = [f"{member.tracker.name} ({member.off})" for member in members if member.off]
     text = f"run {context.run_id}, {mode()}: trackers {', '.join(active) or 'none'}"

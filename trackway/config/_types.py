@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
 __all__ = ["describe", "misfit"]
@@ -34,6 +34,7 @@ _WORDS: dict[Any, str] = {
     list: "a list",
     tuple: "a list",
     set: "a list",
+    Callable: "a callable",
 }
 
 

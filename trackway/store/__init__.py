@@ -10,7 +10,8 @@ runs/digits/
   artifacts/        copies of what `log_artifact` was given
 ```
 
-Write it with `LocalTracker`, in YAML `type: local`; read rows back with `read_rows`:
+Write it with `LocalTracker`, in YAML `type: local`. Read it back with `StoredRun`; the rows alone with `read_history`,
+one for each step, or `read_rows`, one for each line:
 
 >>> import tempfile
 >>> from trackway.store import LocalTracker, read_rows
@@ -22,19 +23,32 @@ Write it with `LocalTracker`, in YAML `type: local`; read rows back with `read_r
 (0, 0.5)
 
 Names that begin with `_` are trackway's own. At the beginning of a line they are, in this order: `_step`, `_time`,
-`_attempt` (number of the attempt, where it is not the first), `_patch` (true where the step is not above all earlier
-ones: the line adds to a step, or comes late), `_nonfinite` and `_bigint` (see `trackway.values.encode`). A mapping with
-`_type` is a histogram or refers to a file of media: a mapping of the user's own never has that name, `normalise` gives
-it one underscore more.
+`_attempt` (number of the attempt, where it is not the first), `_patch` (true where the step is not above all those
+before it in the attempt: the line adds to a step, or comes late), `_nonfinite` and `_bigint` (see
+`trackway.values.encode`). A mapping with `_type` is a histogram or refers to a file of media: a mapping of the user's
+own never has that name, `normalise` gives it one underscore more.
 
-A row is in the file when `log` returns, so a killed process loses none of them; `flush` also waits for the disk.
+A row of `LocalTracker.log` is in the file when the call returns. Rows of a `Run` that follow one another quickly are
+written up to eight at once, after a fifth of a second at the latest. `flush` also waits for the disk.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from trackway._lazy import lazily
 from trackway.store._layout import FORMAT
 from trackway.store._local import LocalTracker
 from trackway.store._reader import read_rows
-from trackway.store._summary import Summary
+from trackway.store._summary import Summary, merge
 
-__all__ = ["FORMAT", "LocalTracker", "Summary", "read_rows"]
+if TYPE_CHECKING:
+    from trackway.store._history import read_history
+    from trackway.store._stored_run import StoredRun
+
+__all__ = ["FORMAT", "LocalTracker", "StoredRun", "Summary", "merge", "read_history", "read_rows"]
+
+# not needed to write a run: found when asked for, so that starting one stays quick
+_LATER = {"StoredRun": "_stored_run", "read_history": "_history"}
+
+__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for name, module in _LATER.items()})

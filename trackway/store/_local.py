@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import os
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,13 +16,16 @@ from trackway import _notices
 from trackway._locks import new_lock
 from trackway.errors import ConfigError, TrackerFinishError
 from trackway.store._layout import absolute, metrics_name, torn_name
+from trackway.store._lease import Lock, claim
 from trackway.store._media import MediaFolder
-from trackway.store._output import Output
+from trackway.store._output import TICK, Output
+from trackway.store._query import Query
 from trackway.store._records import Records
 from trackway.store._ticker import Ticker
 from trackway.store._writer import LineWriter
 from trackway.tracker import Ledger, Lifecycle, Report, Tracker, check_step, process_rank
 from trackway.tracker._callbacks import wait_for_callbacks
+from trackway.tracker._states import Preempted
 from trackway.values import Row, encode, normalise, resolve
 
 __all__ = ["LocalTracker"]
@@ -36,16 +40,16 @@ _SHARED = "another tracker keeps this run; this one adds its rows alone"
 class LocalTracker(Tracker):
     """Keeps a run in a directory: rows, summary, hyper-parameters, media and artifacts.
 
-    Each `log` is one line of `metrics.jsonl`, in the file when the call returns: a killed process loses no row. Within
-    a second it is on the disk itself, and in `summary.json`. Where the disk is full or gone, training goes on: rows
-    wait in memory, up to 64 MiB or 100,000 of them, and are written in order once that is possible.
+    Each `log` is one line of `metrics.jsonl`, in the file when the call returns: a killed process loses no row. Rows
+    of a `Run` may wait for a fifth of a second. Within a second a row is on the disk itself, and in `summary.json`.
+    Where the disk is full or gone, training goes on: up to 64 MiB or 100,000 rows wait in memory.
 
     An existing directory is continued: nothing in it is overwritten, the step counter goes on after its last row. A
     process of rank 1 and above writes its rows to `metrics.rank<N>.jsonl` and ignores summary, hyper-parameters and
     artifacts, which are the primary process's to keep. So does a second tracker on a directory that another one has
     open, which says so and counts what it leaves out.
 
-    A line whose step is not above those before it in the file has `"_patch": true`, one of a later attempt
+    A line whose step is not above those before it in its attempt has `"_patch": true`, one of a later attempt
     `"_attempt": <number>`. A row logged by a signal handler while another is being written follows it.
 
     No call but the constructor and `finish` raises for what the disk does; `report` counts it. Thread-safe. In a
@@ -67,6 +71,7 @@ class LocalTracker(Tracker):
         strict_json: bool = False,
         rank: int | None = None,
         sync_interval: float = 1.0,
+        exclusive: bool = False,
     ) -> None:
         """Open *directory*, and make it where it does not exist.
 
@@ -76,14 +81,17 @@ class LocalTracker(Tracker):
             strict_json: Write NaN and infinities as null, and what they were beside it, for parsers that refuse them.
             rank: The process's rank; None finds it out, see `trackway.tracker.process_rank`.
             sync_interval: Seconds between two waits for the disk, on a thread of their own.
+            exclusive: Refuse a directory that another tracker, process or host writes to. Where only the heartbeat in
+                `run.json` can tell whether the process of another host still lives, this takes up to 35 seconds.
 
         Raises:
+            RunBusyError: if *exclusive*, and someone else writes to the directory.
             ConfigError: if the directory cannot be made or written to, or was written by a later version.
         """
         self.directory: Path = absolute(directory)
         self.rank: int = process_rank() if rank is None else rank
         self._strict = strict_json
-        self._encode: Callable[[Row], bytes] = partial(encode, strict=True) if strict_json else encode
+        self._encode: Callable[[dict[str, Any]], bytes] = partial(encode, strict=True) if strict_json else encode
         self._ledger = Ledger(self.name)
         self._life = Lifecycle(self._ledger)
         self._lock = new_lock()
@@ -91,12 +99,14 @@ class LocalTracker(Tracker):
         self._shut = False
         self._media = MediaFolder(self.directory, self.rank, partial(_media_failed, self._ledger))
         self._rows = LineWriter(self.directory / metrics_name(self.rank), self.directory / torn_name(self.rank))
-        self._output = Output(self._lock, self._rows, self._ledger)
-        self._records = self._output.records = self._open(run_id, sync_interval)
+        self._output = Output(
+            self._lock, self._rows, self._ledger, media=self._media, encode=self._encode, interval=sync_interval
+        )
+        self._records = self._output.records = self._open(run_id, sync_interval, exclusive=exclusive)
         self.run_id: str = self._records.run_id if self._records else run_id or self.directory.name
         self._rows.said.tell()
         _open_trackers.add(self)
-        self._ticker = Ticker(self._output.tick, sync_interval, "trackway-local")
+        self._ticker = Ticker(self._output.tick, min(sync_interval, TICK), "trackway-local")
         self._ticker.start()
         self._dropped = weakref.finalize(self, _let_go, self._output, self._ticker, self._life)
         self._dropped.atexit = False  # see _keep_all
@@ -109,9 +119,9 @@ class LocalTracker(Tracker):
                 self._output.next_step,
             )
 
-    def _open(self, run_id: str | None, interval: float) -> Records | None:
+    def _open(self, run_id: str | None, interval: float, *, exclusive: bool) -> Records | None:
         try:
-            return self._opened(run_id, interval)
+            return self._opened(run_id, interval, self._claim if exclusive else None)
         except OSError as error:
             self._rows.close()
             raise ConfigError(
@@ -122,11 +132,17 @@ class LocalTracker(Tracker):
             self._rows.close()
             raise
 
-    def _opened(self, run_id: str | None, interval: float) -> Records | None:
-        tail = self._rows.open()
+    def _claim(self, lock: Lock) -> None:
+        claim(self.directory, lock, primary=not self.rank)
+
+    def _opened(self, run_id: str | None, interval: float, claim: Callable[[Lock], None] | None) -> Records | None:
+        tail = self._rows.open(claim)
         following = 1 if tail.last is None else tail.attempt + 1
         self._output.follow(tail)
         self._output.attempt = tail.attempt if self._rows.shared else following
+        if not self._rows.shared:
+            self._output.rewind()  # steps of an attempt rise from its own first one on
+            self._output.keep_index(self.directory / metrics_name(self.rank))
         if self.rank or self._rows.shared:
             return None
         records = Records(
@@ -171,6 +187,55 @@ class LocalTracker(Tracker):
         if self._rows.said.waiting:
             self._rows.said.tell()
 
+    @property
+    def append(self) -> Callable[[int, float, Row], bool]:
+        """Takes a committed row of a `Run`: step, time in seconds since 1970, values, which are on the host.
+
+        The caller holds `lock`; where this returns True it calls `tell` afterwards.
+        """
+        return self._output.append
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The re-entrant lock under which rows are written."""
+        return self._lock
+
+    def tell(self) -> None:
+        """Tell on the `trackway` logger what happened to the file; not to be called under `lock`."""
+        if self._output.refused:
+            self._count_refused()
+        if self._rows.said.waiting:
+            self._rows.said.tell()
+
+    def rewind(self, step: int) -> None:  # noqa: ARG002 - the first row of the attempt says where it begins
+        """Begin a new attempt with the next row: rows of earlier ones from its step on are superseded when read."""
+        if self._life.accepts("rewind"):
+            with self._lock:
+                self._output.rewind()
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether summary, hyper-parameters and artifacts are its own to keep."""
+        return self._records is not None
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt; 1 for a run that is new."""
+        return self._output.attempt
+
+    @property
+    def last_step(self) -> int | None:
+        """The highest step of the latest attempt in the directory as it was opened; None for a new run."""
+        return self._output.last_step
+
+    def summary(self) -> dict[str, Any]:
+        """Return the summary as it stands, empty where it is not this tracker's to keep."""
+        if self._records is None:
+            return {}
+        with self._lock:
+            self._output.write_batch()
+            return self._records.summary()
+
     def _count_refused(self) -> None:
         """Count rows that came while the tracker was being finished."""
         with self._lock:
@@ -183,6 +248,18 @@ class LocalTracker(Tracker):
         row = resolve(normalise(payload, reserved=False))
         self._ledger.count_downgrades(row)
         return row
+
+    def history(self, query: Query, open_row: Mapping[str, Any] | None = None) -> Any:
+        """Return what `read_history` will say of the rows so far, and of *open_row*, which is not committed."""
+        from trackway.store._history import history_of
+
+        with self._lock:
+            self._output.write_batch()
+            size, waiting = self._rows.pending()
+            if open_row is not None and self._output.attempt > 1:
+                open_row = {**open_row, "_attempt": self._output.attempt}
+        path = self.directory / metrics_name(self.rank)
+        return history_of(path, query, size=size, waiting=waiting, open_row=open_row)
 
     def log_summary(self, metrics: Mapping[str, Any]) -> None:
         """Set summary values, which no logged row overwrites; they are on disk when the call returns."""
@@ -241,16 +318,24 @@ class LocalTracker(Tracker):
         """Have `finish` note that the run failed, with the error's type and text."""
         if self._life.accepts("mark_failed"):
             self._error = error
+            if self._records is not None and isinstance(error, Preempted):  # who is told to end may not come to it
+                self._records.mark(error)
 
     def report(self) -> Report:
         """Return what became of the rows so far."""
         with self._lock:
+            self._output.write_batch()
             report = self._ledger.report(pending=self._rows.waiting)
             return dataclasses.replace(report, accepted=self._output.accepted, delivered=self._rows.delivered)
 
     def flush(self) -> None:
         """Wait until rows, summary, hyper-parameters and run.json are on the disk, as far as it takes them."""
         wait_for_callbacks()
+        if self._life.accepts("flush"):
+            self._output.write_all()
+
+    def save(self) -> None:
+        """Do as `flush`, but wait for no compiled function: for the last moment of a process, on any thread."""
         if self._life.accepts("flush"):
             self._output.write_all()
 
@@ -308,7 +393,7 @@ def _shut_all() -> None:
     """
     for tracker in tuple(_open_trackers):
         tracker._shut = True  # noqa: SLF001 - the same module
-        tracker._rows.close()  # noqa: SLF001
+        tracker._output.forget()  # noqa: SLF001
 
 
 atexit.register(_keep_all)

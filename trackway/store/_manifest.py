@@ -16,6 +16,7 @@ from trackway.errors import ConfigError
 from trackway.store import _git
 from trackway.store._atomic import set_aside
 from trackway.store._layout import FORMAT
+from trackway.tracker._states import RunState, state_of
 from trackway.values import decode, encode, to_plain
 
 __all__ = ["Manifest"]
@@ -119,12 +120,25 @@ class Manifest:
             changes.append(change)
         return True
 
-    def end(self, error: BaseException | None) -> None:
-        """Close the attempt: finished, or failed because of *error*."""
-        self.attempt["end"] = time.time()
-        self._set_state("finished" if error is None else "failed", error)
+    def next_attempt(self, number: int) -> int:
+        """Close the attempt, which others supersede, and open one; return its number, which is *number* at least."""
+        with self._lock:
+            self.attempt.update(end=time.time(), state="superseded")
+            self.attempt = _attempt(max(number, len(self._content["attempts"]) + 1))
+            self.attempt["state"] = "running"
+            self._content["attempts"].append(self.attempt)
+            return int(self.attempt["number"])
 
-    def _set_state(self, state: str, error: BaseException | None = None) -> None:
+    def mark(self, error: BaseException) -> None:
+        """Note why the run is about to end."""
+        self._set_state(state_of(error), error)
+
+    def end(self, error: BaseException | None) -> None:
+        """Close the attempt and the run, whose state says whether and how *error* ended it."""
+        self.attempt["end"] = time.time()
+        self._set_state(state_of(error), error)
+
+    def _set_state(self, state: RunState, error: BaseException | None = None) -> None:
         with self._lock:
             for place in (self._content, self.attempt):
                 place["state"] = state

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, final
 
 import orjson
 
+from trackway.store._atomic import RecordFile
+from trackway.store._index import IndexWriter, index_path
+from trackway.store._lease import HEARTBEAT
+from trackway.store._media import MediaFolder
 from trackway.store._records import Records
 from trackway.store._reopen import Tail
 from trackway.store._writer import LineWriter
 from trackway.tracker import Ledger, check_step
 from trackway.values import Row
 
-__all__ = ["Output"]
+__all__ = ["TICK", "Output"]
 
 _CURE = "; training goes on"
+TICK = 0.2
+"""Seconds for which a row may wait for company, at most."""
+_BATCH = 8  # rows that are written with one call
+_AT_ONCE = 0.05  # seconds since the last write after which a row is written at once
+_MIN_INDEXED = 1 << 20
+_MAX_INDEXED = 1 << 24
 
 
 @final
@@ -28,19 +40,36 @@ class Output:
 
     Attributes:
         rows: The file of rows.
+        media: Where images and the like go.
+        encode: Makes the line of a row.
+        interval: Seconds between two waits for the disk.
         records: Summary, hyper-parameters, run.json; None for a tracker that is not the one to keep them.
         attempt: The number of the attempt, noted in every row where it is not 1.
         next_step: The step of a row that comes without one.
+        last_step: The highest step of the attempt before, as the file was opened; None for a file without rows.
         accepted: Rows taken over.
         refused: Rows that came after the end and were not counted yet.
     """
 
-    def __init__(self, lock: AbstractContextManager[Any], rows: LineWriter, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        lock: AbstractContextManager[Any],
+        rows: LineWriter,
+        ledger: Ledger,
+        *,
+        media: MediaFolder,
+        encode: Callable[[dict[str, Any]], bytes],
+        interval: float,
+    ) -> None:
         """Write to *rows*, around which the re-entrant *lock* is held; failures are counted in *ledger*."""
+        self.interval = interval
+        self.media = media
+        self.encode = encode
         self.rows = rows
         self.records: Records | None = None
         self.attempt = 1
         self.next_step = 0
+        self.last_step: int | None = None
         self.accepted = 0
         self.refused = 0
         self._lock = lock
@@ -49,12 +78,123 @@ class Output:
         self._begun = False
         self._queue: deque[tuple[int | None, bytes, Row]] = deque()
         self._writing = False
+        self._index = IndexWriter()
+        self._index_file: RecordFile | None = None
+        self._index_covers = 0  # bytes of the file
+        self._lines = 0  # in the file when it was opened
+        self._batch: deque[tuple[int, float, Row]] = deque()
+        self._made: list[bytes] = []  # lines that are not written yet
+        self._made_bytes = 0  # their length
+        self._written = 0.0  # when lines were last written
+        self._next_tick = 0.0
+
+    def keep_index(self, path: Path) -> None:
+        """Keep an index of the file of rows *path*, which nobody else writes to; where that cannot be done, keep none.
+
+        Without one, reading a run takes longer.
+        """
+        try:
+            index = IndexWriter.following(path, at_most=_MAX_INDEXED)
+        except OSError as error:
+            self._ledger.fail("index", error, _CURE)
+            return
+        if index is not None:
+            self._lines = index.rows
+            self._index = index
+            self._index_file = RecordFile(index_path(path), self._render_index, HEARTBEAT)
+            self._index_covers = self.rows.offset
+
+    def _render_index(self) -> bytes:
+        with self._lock:  # what waits in memory is not in the file
+            self._index_covers = self.rows.offset
+            self._index.rows = self._lines + self.rows.delivered
+            return self._index.render(self.rows.end())
+
+    def _save_index(self, grown: int) -> None:
+        """Write the index if the file has grown by so many bytes; a small file is searched quickly without."""
+        if self._index_file is None or self.rows.lost or self.rows.waiting or self.rows.offset < _MIN_INDEXED:
+            return
+        if self.rows.offset - self._index_covers < grown:
+            return
+        try:
+            self._index_file.save()
+        except OSError as error:
+            self._ledger.fail("index", error, _CURE)
 
     def follow(self, tail: Tail) -> None:
         """Go on after the rows that end in *tail*."""
-        if tail.last is not None:
-            self.next_step = tail.last + 1
-            self._highest = tail.highest
+        if tail.highest is not None:
+            self.next_step = tail.highest + 1  # below that it would supersede rows
+            self._highest = self.last_step = tail.highest
+
+    def append(self, step: int, begun: float, row: Row) -> bool:
+        """Take one row that a run has committed; see `LocalTracker.append`.
+
+        It is written at once where rows are rare, and a few at a time where they follow one another quickly: then the
+        call to the operating system would be a third of what a row costs.
+        """
+        if row.has_media:
+            row = self.media.store(row, step)
+        if not self._begun:
+            self._begin(step)
+        self._batch.append((step, begun, row))
+        self.accepted += 1
+        self.next_step = step + 1
+        now = time.monotonic()
+        if len(self._batch) < _BATCH and now < self._written + _AT_ONCE:
+            return False
+        self._written = now
+        self.write_batch()
+        return bool(self.refused) or self.rows.said.waiting
+
+    def write_batch(self) -> None:
+        """Write the rows that were taken; the caller holds the lock."""
+        if self._writing:  # by this very thread: a signal handler's call
+            return
+        self._writing = True
+        try:
+            while self._batch:
+                self._make_line(*self._batch.popleft())
+            if self._made:
+                lines, self._made = self._made, []
+                if not self.rows.append_all(lines):
+                    self.accepted -= len(lines)
+                    self.refused += len(lines)
+        finally:
+            self._writing = False
+
+    def _make_line(self, step: int, begun: float, row: Row) -> None:
+        head = {"_step": step, "_time": begun}
+        if self.attempt > 1:
+            head["_attempt"] = self.attempt
+        is_patch = self._highest is not None and step <= self._highest
+        if is_patch:
+            head["_patch"] = True
+        else:
+            self._highest = step
+        try:
+            line = b"%b,%b\n" % (orjson.dumps(head)[:-1], self.encode(row)[1:])  # a committed row is never empty
+        except Exception as error:
+            self._ledger.fail("log", error, _CURE)
+            return
+        offset = self.rows.offset + self._made_bytes if self._made else self.rows.offset
+        self._made_bytes = len(line) + (self._made_bytes if self._made else 0)
+        self._made.append(line)
+        if is_patch or offset >= self._index.next:
+            self._index.add(offset, step, is_patch, self.attempt)
+        if self.records is not None:
+            self.records.update(row)
+
+    def rewind(self) -> None:
+        """Begin another attempt, unless this one has no row yet."""
+        self.write_batch()
+        self._highest = None
+        if not self._begun:
+            return
+        self._begun = False
+        self.attempt += 1
+        if self.records is not None:
+            self.attempt = self.records.next_attempt(self.attempt)
 
     def put(self, step: int | None, body: bytes, row: Row) -> None:
         """Write one row; the caller holds the lock.
@@ -72,6 +212,7 @@ class Output:
             self._write_queue()
 
     def _write_queue(self) -> None:
+        self.write_batch()
         while self._queue:
             self._writing = True
             try:
@@ -92,15 +233,19 @@ class Output:
             self._highest = number
         else:
             head["_patch"] = True
+        offset = self.rows.offset
         if not self.rows.append(orjson.dumps(head)[:-1] + body):
             self.refused += 1
             return
+        if offset >= self._index.next or "_patch" in head:
+            self._index.add(offset, number, "_patch" in head, self.attempt)
         self.accepted += 1
         if self.records is not None:
             self.records.update(row)
 
     def _begin(self, step: int) -> None:
         self._begun = True
+        self._index.expect()
         if self.records is not None:
             self.records.begin(step)
 
@@ -126,18 +271,36 @@ class Output:
             self._ledger.fail("sync", error, _CURE)
 
     def tick(self) -> None:
-        """Do what is done about once a second."""
+        """Do what is done beside the training: write rows that wait for company, and about once a second the rest."""
+        with self._lock:
+            self.write_batch()
+        now = time.monotonic()
+        if now < self._next_tick:
+            return
+        self._next_tick = now + self.interval - TICK / 2
         with self._lock:
             renewed = self.rows.renew()
             if self.rows.waiting:
                 self.rows.drain_if_due()
         self.rows.said.tell()
         self._sync()
+        if renewed:
+            self._index_file = None
+        self._save_index(_MIN_INDEXED)
         if self.records is not None:
             self.records.save_due(anew=renewed)
 
+    def forget(self) -> None:
+        """Have no row, as in a forked child, whose parent writes them."""
+        self._batch.clear()
+        self._made = []
+        self.rows.close()
+
     def close(self) -> int:
         """Close the file of rows; return how many rows were lost."""
+        with self._lock:
+            self.write_batch()
+        self._save_index(1)
         with self._lock:
             self.rows.close()
             return self.rows.lost

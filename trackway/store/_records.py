@@ -12,6 +12,7 @@ from trackway import _notices
 from trackway.store._artifacts import ArtifactFolder
 from trackway.store._atomic import RecordFile, clear, set_aside
 from trackway.store._layout import CONFIG, MANIFEST, SUMMARY
+from trackway.store._lease import HEARTBEAT
 from trackway.store._manifest import Manifest
 from trackway.store._reopen import rows_after
 from trackway.store._summary import Summary, combined, leaves, merge
@@ -21,7 +22,6 @@ from trackway.values import Row, decode, encode
 
 __all__ = ["Records"]
 
-_HEARTBEAT = 10.0
 _CURE = "; training goes on, and it is tried again"
 
 
@@ -113,6 +113,17 @@ class Records:
         self._manifest.begin(step)
         self._manifest_file.dirty = True
 
+    def next_attempt(self, number: int) -> int:
+        """Note that another attempt begins within the process, whose number is *number* at least; return it."""
+        found = self._manifest.next_attempt(number)
+        self._manifest_file.dirty = True
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """Return the summary as it stands; changing it changes nothing here."""
+        with self._lock:
+            return self._summary.snapshot()
+
     def set_summary(self, values: Row) -> bool:
         """Take values set by hand; return whether they are on disk."""
         with self._lock:
@@ -154,7 +165,7 @@ class Records:
         if anew:
             self._summary_file.dirty = self._manifest_file.dirty = True
             self._config_file.dirty = bool(self._config)
-        if time.monotonic() - self._saved_at >= _HEARTBEAT:
+        if time.monotonic() - self._saved_at >= HEARTBEAT:
             self._manifest_file.dirty = True
         for file in self._files():
             if file.due:
@@ -165,6 +176,11 @@ class Records:
         for file in self._files():
             if file.dirty:
                 self._save(file, "flush")
+
+    def mark(self, error: BaseException) -> None:
+        """Note that the run is about to end because of *error*, for the case that the process does so before."""
+        self._manifest.mark(error)
+        self._manifest_file.dirty = True
 
     def end(self, error: BaseException | None) -> None:
         """Write everything; the run is finished, or failed because of *error*."""

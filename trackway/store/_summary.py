@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard, final
 
-__all__ = ["Summary", "combined", "leaves", "merge"]
+from trackway import _notices
+from trackway.values import Row
+
+__all__ = ["MAX_NAMES", "Summary", "combined", "leaves", "merge"]
+
+MAX_NAMES = 10_000
+"""Names that a summary holds at its top."""
 
 
 def _is_tree(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -75,11 +81,28 @@ class Summary:
         if self._frozen:
             self._last, self._own, self._frozen = self._last.copy(), set(), False
         last = self._last
-        for key, value in row.items():  # every row passes here
+        if type(row) is Row and row.flat:  # every row passes here
+            last.update(row)
+            if len(last) > MAX_NAMES:
+                self._cap()
+            return
+        for key, value in row.items():
             if type(value) is dict:
                 _merge(last, {key: value}, self._own)
             else:
                 last[key] = value
+        if len(last) > MAX_NAMES:
+            self._cap()
+
+    def _cap(self) -> None:
+        """Leave out the names that came last."""
+        while len(self._last) > MAX_NAMES:
+            self._last.popitem()
+        _notices.log_once(
+            "summary is full",
+            f"more than {MAX_NAMES:,} names of metrics were logged: the rows have all of them, the summary has the "
+            "first ones; put what tells the metrics apart, such as an index, into the value",
+        )
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Take values set by hand, which no row overwrites."""
@@ -116,7 +139,7 @@ class Summary:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the summary as it stands; changing it changes nothing here."""
-        return combined(self._last, self._explicit)
+        return Row(combined(self._last, self._explicit)).copy()
 
 
 def _nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:

@@ -8,10 +8,12 @@ import fcntl
 import os
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import final
+from typing import TypeAlias, final
 
 from trackway.store._diagnostics import Diagnostics
+from trackway.store._lease import Lock
 from trackway.store._reopen import Tail, look, mend
 
 __all__ = ["LineWriter"]
@@ -20,6 +22,9 @@ _MAX_ROWS = 100_000
 _MAX_BYTES = 64 << 20
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
+
+_File: TypeAlias = tuple[int, int]  # device and inode
+_open_files: set[_File] = set()  # by writers of this process
 
 
 @final
@@ -32,6 +37,7 @@ class LineWriter:
     Attributes:
         shared: Whether another process, or another writer of this one, had the file open before.
         delivered: Lines that are in the file.
+        offset: Where the next line will begin in the file, as long as no line was lost.
         lost: Lines that had to be given up because too many waited.
         said: Messages for the owner to tell, see `Diagnostics`.
     """
@@ -42,6 +48,8 @@ class LineWriter:
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._fd = -1
+        self.offset = 0
+        self._file: _File | None = None
         self._rest = b""  # what is still to write of a line of which the file has the beginning
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -64,12 +72,15 @@ class LineWriter:
     def end(self) -> int:
         """Return where the file ends, in bytes; 0 where that cannot be told."""
         try:
-            return os.fstat(self._fd).st_size
+            return (os.fstat(self._fd) if self._fd >= 0 else self._path.stat()).st_size
         except OSError:
             return 0
 
-    def open(self) -> Tail:
+    def open(self, claim: Callable[[Lock], None] | None = None) -> Tail:
         """Open the file, mend its end if nobody else has it open, and return what its end says.
+
+        Args:
+            claim: Is told whether the file could be locked before it is touched, and may raise to leave it alone.
 
         Raises:
             OSError: if the file cannot be opened.
@@ -77,35 +88,44 @@ class LineWriter:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         try:
-            self.shared = not self._lock(fd)
+            lock = self._lock(fd)
+            if claim is not None:
+                claim(lock)
+            self.shared = lock == "taken"
             tail = look(fd) if self.shared else mend(fd, self._torn)
-        except OSError:
+        except BaseException:
             os.close(fd)
             raise
+        if self.shared:
+            self.said.note(
+                f"local: {self._path} is being written by someone else too, and will hold the rows of both. Summary, "
+                "hyper-parameters and artifacts are kept for the first one alone. Give each run an id of its own"
+            )
         if tail.moved:
             self.said.note(
                 f"local: the last line of {self._path} was torn; its {tail.moved} bytes were moved to {self._torn.name}"
             )
         self._fd = fd
+        self._file = _file_of(fd)
+        _open_files.add(self._file)
         self._indirect = bool(self.waiting)
+        if not self._indirect:
+            self.offset = os.fstat(fd).st_size
         return tail
 
-    def _lock(self, fd: int) -> bool:
-        """Take the advisory lock; False where another process holds it, which then owns the end of the file."""
+    def _lock(self, fd: int) -> Lock:
+        """Take the advisory lock; whoever holds it owns the end of the file."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.said.note(
-                f"local: {self._path} is being written by someone else too, and will hold the rows of both. Summary, "
-                "hyper-parameters and artifacts are kept for the first one alone. Give each run an id of its own"
-            )
-            return False
-        except OSError:
-            return True  # a file system without locks
-        return True
+            return "taken"
+        except OSError:  # a file system without locks
+            return "taken" if _file_of(fd) in _open_files else "unknown"
+        return "ours"
 
     def append(self, line: bytes) -> bool:
         """Write *line*, which ends in a newline, or keep it for later; return False once the writer is closed."""
+        self.offset += len(line)
         if self._indirect or self._busy:
             return self._append_waiting(line)
         self._busy = True
@@ -126,6 +146,43 @@ class LineWriter:
             self.drain_if_due()
         return True
 
+    def append_all(self, lines: Sequence[bytes]) -> bool:
+        """Write *lines* with one call to the operating system where that is possible; otherwise as `append`."""
+        if len(lines) == 1 or self._indirect or self._busy:
+            taken = [self.append(line) for line in lines]  # each of them, also after one that was not
+            return all(taken)
+        data = b"".join(lines)
+        self.offset += len(data)
+        self._busy = True
+        try:
+            written = os.write(self._fd, data)
+            self._unsynced = True
+            if written == len(data):
+                self.delivered += len(lines)
+            else:
+                self._indirect = True
+                self._keep_rest(lines, written)
+        except OSError as error:
+            for line in lines:
+                self._keep(line)
+            self._failed(error)
+        finally:
+            self._busy = False
+        if self._indirect:
+            self.drain_if_due()
+        return True
+
+    def _keep_rest(self, lines: Sequence[bytes], written: int) -> None:
+        """Keep what is left of *lines* after their first *written* bytes."""
+        for line in lines:
+            if written >= len(line):
+                self.delivered += 1
+            elif written > 0:
+                self._rest = line[written:]
+            else:
+                self._keep(line)
+            written -= len(line)
+
     def _append_waiting(self, line: bytes) -> bool:
         if self._closed:
             return False
@@ -140,6 +197,10 @@ class LineWriter:
         while len(self._backlog) > 1 and (len(self._backlog) > self._max_rows or self._backlog_bytes > self._max_bytes):
             self._backlog_bytes -= len(self._backlog.popleft())
             self.lost += 1
+
+    def pending(self) -> tuple[int, list[bytes]]:
+        """Return the size of the file, and what is still to be appended to it, in order."""
+        return self.end(), [piece for piece in (self._rest, *self._backlog) if piece]
 
     def drain_if_due(self) -> None:
         """Try to write what waits, unless that failed a moment ago."""
@@ -227,9 +288,17 @@ class LineWriter:
     def _release(self) -> None:
         fd, self._fd = self._fd, -1
         self._indirect = True
+        if self._file is not None and not self.shared:
+            _open_files.discard(self._file)
+        self._file = None
         if fd >= 0:
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+
+def _file_of(fd: int) -> _File:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _is_deleted(fd: int) -> bool:

@@ -27,6 +27,7 @@ class RecordingTracker(Tracker):
             paths to bytes.
         events: `(event, payload, step)`.
         alerts: `(level, title, text)`.
+        rewinds: `(step, number of rows before)` of every `rewind`.
         error: What `mark_failed` was given.
         finished: Whether `finish` was called.
     """
@@ -39,6 +40,7 @@ class RecordingTracker(Tracker):
         self.artifacts: list[tuple[str, str | None, Any]] = []
         self.events: list[tuple[str, dict[str, Any], int | None]] = []
         self.alerts: list[tuple[str, str, str]] = []
+        self.rewinds: list[tuple[int, int]] = []
         self.error: BaseException | None = None
         self.flushes = 0
         self._ledger = Ledger(name)
@@ -62,6 +64,11 @@ class RecordingTracker(Tracker):
             self._ledger.accept_row(row)
             self.rows.append((self._steps.take(step), dict(row)))
             self._ledger.deliver()
+
+    def rewind(self, step: int) -> None:
+        """Append to `rewinds`."""
+        if self._life.accepts("rewind"):
+            self.rewinds.append((step, len(self.rows)))
 
     def log_summary(self, metrics: Mapping[str, Any]) -> None:
         """Merge *metrics* into `summary`."""

@@ -33,6 +33,7 @@ __all__ = [
     "push",
     "set_global_tracker",
     "tracker_of",
+    "withdraw",
 ]
 
 Owner: TypeAlias = tuple[int | None, int | None]
@@ -175,6 +176,16 @@ def pop(entry: _Entry) -> None:
     _in_context.set(tuple(e for e in _in_context.get() if e.active))
     with _lock:
         _entries = tuple(e for e in _entries if e.active)
+
+
+def withdraw(tracker: Tracker) -> None:
+    """Take *tracker* off wherever it stands, also where it is the global one."""
+    global _global  # noqa: PLW0603
+    for entry in (*_in_context.get(), *_entries):
+        if entry.active and entry.tracker is tracker:
+            pop(entry)
+    if _global is not None and _global.tracker is tracker:
+        _global = None
 
 
 def leave(tracker: Tracker, error: BaseException | None) -> None:

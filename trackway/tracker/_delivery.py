@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, final
 
 from trackway import _notices
@@ -16,18 +16,19 @@ from trackway._locks import new_lock
 from trackway.errors import FatalTrackerError
 from trackway.tracker._ambient import ambient
 from trackway.tracker._background import BackgroundTracker
-from trackway.tracker._callbacks import raise_deferred, wait_for_callbacks
+from trackway.tracker._callbacks import DEFERRED, raise_deferred, wait_for_callbacks
 from trackway.tracker._dispatch import Call, takes_pending, walk
 from trackway.tracker._fifo import Fifo, Item, LateRows
 from trackway.tracker._interface import Tracker
 from trackway.tracker._isolation import Isolation
 from trackway.tracker._steps import PendingStep
 
-__all__ = ["commit_open", "deliver_late", "deliver_waiting", "send", "settle"]
+__all__ = ["adopt", "commit_open", "deliver_late", "deliver_waiting", "put", "send", "settle"]
 
 _isolation = Isolation()
 _fifos: dict[int, Fifo] = {}  # by identity: a tracker need not be hashable
 _alive: dict[int, weakref.ref[Tracker]] = {}
+_wakers: dict[int, Callable[[], None]] = {}
 _lock = new_lock()
 _workers_seen = 0  # how many threads of background trackers had been started at the last registration for the exit
 
@@ -38,6 +39,9 @@ def send(call: Call, tracker: Tracker) -> None:
     Raises:
         FatalTrackerError: from a tracker that is required, for this call or one before.
     """
+    if tracker.self_contained:
+        _isolation.call(call, tracker)
+        return
     fifo = _fifos.get(id(tracker))
     if not fifo and not (call.pending and _has_to_wait(call, tracker)):
         _isolation.call(call, tracker)
@@ -45,7 +49,15 @@ def send(call: Call, tracker: Tracker) -> None:
         deliver_waiting(tracker)
         _isolation.call(call, tracker)
     else:
-        _put(call, tracker)
+        put(call, tracker)
+
+
+def adopt(tracker: Tracker, fifo: Fifo, wake: Callable[[], None]) -> None:
+    """Use *fifo*, which the tracker has itself, for what waits for it; *wake* is called whenever something does."""
+    key = id(tracker)
+    with _lock:
+        _alive[key], _fifos[key] = weakref.ref(tracker, lambda _: _forget(key)), fifo
+        _wakers[key] = wake
 
 
 def _has_to_wait(call: Call, tracker: Tracker) -> bool:
@@ -60,9 +72,13 @@ def deliver_late(rows: LateRows, tracker: Tracker) -> None:
     Raises:
         FatalTrackerError: from a tracker that is required, for rows that were ready.
     """
-    if not ambient().muted:
+    if ambient().muted:
+        return
+    if DEFERRED:
         raise_deferred()
-        _put(rows, tracker, lazily=True)
+    fifo = _fifos.get(id(tracker))
+    if fifo is None or not fifo.join(rows):
+        put(rows, tracker, lazily=True)
 
 
 def deliver_waiting(tracker: Tracker) -> None:
@@ -91,7 +107,7 @@ def commit_open(step: int, tracker: Tracker) -> None:
     """Close the row of *step* at *tracker* if it is open once all that waits is delivered; raises what `send` does."""
     end = _Commit(step, tracker)
     if _fifos.get(id(tracker)):
-        _put(end, tracker)
+        put(end, tracker)
     else:
         for call in end.calls():
             send(call, tracker)
@@ -116,7 +132,8 @@ class _Commit:
         return (Call("log", ({},), {"step": self._step, "commit": True}),)
 
 
-def _put(item: Item, tracker: Tracker, *, lazily: bool = False) -> None:
+def put(item: Item, tracker: Tracker, *, lazily: bool = False) -> None:
+    """Have *item* delivered behind what waits for *tracker*; *lazily* as for `Fifo.put`."""
     global _workers_seen  # noqa: PLW0603 - a note for this function alone
     fifo = _fifos.get(id(tracker))
     if fifo is None:
@@ -130,6 +147,8 @@ def _put(item: Item, tracker: Tracker, *, lazily: bool = False) -> None:
             _workers_seen = BackgroundTracker.workers
             atexit.unregister(_deliver_all)
             atexit.register(_deliver_all)
+        if fifo and (wake := _wakers.get(id(tracker))) is not None:
+            wake()
 
 
 def _fifo_of(tracker: Tracker) -> Fifo:
@@ -148,8 +167,9 @@ def _fifo_of(tracker: Tracker) -> Fifo:
 
 
 def _forget(key: int) -> None:
-    _fifos.pop(key, None)
-    _alive.pop(key, None)
+    tables: tuple[MutableMapping[int, Any], ...] = (_fifos, _alive, _wakers)
+    for table in tables:
+        table.pop(key, None)
 
 
 def _deliver_all() -> None:

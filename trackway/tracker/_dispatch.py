@@ -83,6 +83,20 @@ class Call:
         self.args = args
         self.kwargs = kwargs
 
+    @classmethod
+    def of_row(cls, row: Row, step: int | PendingStep | None, commit: bool | None) -> Call:
+        """Make up a call of `log` in less time: of a row that is normalised and holds nothing of a device.
+
+        Raises:
+            StepError: if *step* is not an integer, or does not fit in 64 bits.
+        """
+        call = cls.__new__(cls)
+        call.pending = type(step) is PendingStep
+        call.method, call.args, call.payload, call.shared = "log", (row,), row, False
+        call.kwargs = {"step": step if call.pending else check_step(step), "commit": commit}
+        call._resolved = None  # noqa: SLF001 - of the same class
+        return call
+
     @property
     def is_row(self) -> bool:
         """Whether the call brings metrics, as opposed to a summary, an artifact, ..."""

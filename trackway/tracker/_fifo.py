@@ -23,6 +23,7 @@ MAX_PENDING_ROWS = 8
 _SMALL_ROWS = 8  # rows of little memory that count as one of those
 MAX_ROWS = 1000
 """Rows of any kind that may wait behind the first of those."""
+_COMPANY = 16  # small rows that are delivered together
 _PATIENCE = 0.05  # seconds that a row may wait for company
 _MAX_DEPTH = 50  # of rows that are logged while a row that was logged while ... is delivered
 
@@ -47,44 +48,59 @@ class LateRows(Protocol):
 
 Item: TypeAlias = Call | LateRows
 
+_gate = new_lock()  # held while rows join others, and while these are closed to them
+
 
 @final
 class _Waiting:
-    """One item of the queue.
+    """What is delivered together: one item, or small rows that were put one after the other.
 
     Attributes:
-        item: The call or the rows.
-        heavy: Whether it holds values of a device.
+        items: The call or the rows, in order.
+        open: Whether further rows may join. It stays false once it is.
+        heavy: Whether they hold values of a device.
         small: Whether these are small.
         depth: How many deliveries it was logged in the midst of, one inside the other.
-        keep: Kept alive until the item is delivered.
-        done: Whether it is delivered.
-        since: When it was put.
+        keep: Kept alive until everything is delivered.
+        done: Whether it is.
+        since: When the first item was put.
     """
 
-    __slots__ = ("_calls", "_parts", "depth", "done", "heavy", "item", "keep", "since", "small")
+    __slots__ = ("_arrived", "_awaited", "_calls", "depth", "done", "heavy", "items", "keep", "open", "since", "small")
 
-    def __init__(self, item: Item, depth: int, keep: object) -> None:
-        self.item = item
+    def __init__(self, item: Item, depth: int, keep: object, *, joinable: bool) -> None:
+        self.items: list[Item] = [item]
         self.depth = depth
         self.keep = keep
         self.done = False
         self.since = time.monotonic()
-        self._parts = item.waits_for() if isinstance(item, Call) else ()
-        self.heavy = bool(self._parts) or not isinstance(item, Call)
+        self._awaited: Sequence[Any] = item.waits_for() if isinstance(item, Call) else self.items
+        self._arrived = 0  # of those, as far as it is known
+        self._calls: list[deque[Call]] = []
+        self.heavy = bool(self._awaited)
         self.small = not isinstance(item, Call) and item.small
-        self._calls: deque[Call] | None = None
+        self.open = joinable and self.small
 
     def ready(self) -> bool:
-        if not isinstance(self.item, Call):
-            return self._calls is not None or self.item.ready()
-        return all(part.ready() for part in self._parts)
+        """Tell whether there is nothing to wait for. If so nothing joins it any more, so that this remains true."""
+        arrived = self._arrived
+        while arrived < len(self._awaited) and self._awaited[arrived].ready():
+            arrived += 1
+        self._arrived = arrived
+        with _gate:
+            if arrived == len(self._awaited):
+                self.open = False
+                return True
+        return False
 
-    def calls(self) -> deque[Call]:
-        """Return the calls still to be made, waiting for their values; who makes one takes it off."""
-        if self._calls is None:  # as it is after an interrupt while waiting, so that nothing is lost by one
-            self._calls = deque(_resolved(self.item))
-        return self._calls
+    def calls(self) -> Iterator[deque[Call]]:
+        """Yield the calls still to be made for each item, waiting for their values; who makes one takes it off."""
+        with _gate:
+            self.open = False
+        for number, item in enumerate(self.items):
+            if number == len(self._calls):  # not so after an interrupt, so that nothing is lost by one
+                self._calls.append(deque(_resolved(item)))
+            yield self._calls[number]
 
 
 def _resolved(item: Item) -> Sequence[Call]:
@@ -132,14 +148,23 @@ class Fifo:
             everything else that was due is delivered; other exceptions do at once, and the next call goes on.
         max_pending_rows: Rows with values on a device that may wait; with more, `put` waits for the oldest. Of rows
             that are `small`, eight times as many.
+        busy: Tells whether the thread is in the midst of something that a delivery by another one waits for. Then
+            neither `put` nor `drain` waits.
     """
 
-    def __init__(self, deliver: Callable[[Call], Any], *, max_pending_rows: int = MAX_PENDING_ROWS) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[Call], Any],
+        *,
+        max_pending_rows: int = MAX_PENDING_ROWS,
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._deliver = deliver
+        self._busy = busy
         self._max = max_pending_rows
         self._waiting: deque[_Waiting] = deque()
         self._heavy: deque[_Waiting] = deque()  # those with values on a device; its length is what counts
-        self._light: deque[_Waiting] = deque()  # those of them that are small
+        self._light: deque[list[Item]] = deque()  # likewise, of those that are small; the lengths of all lists count
         self._turn = new_lock()
         self._deliverer: int | None = None
         self._depth = 0
@@ -147,8 +172,11 @@ class Fifo:
         _fifos.add(self)
 
     def __len__(self) -> int:
-        """Return the number of items that wait, including the one that is being delivered."""
-        return len(self._waiting)
+        """Return the number of items that wait, including those that are being delivered."""
+        return sum(len(waiting.items) for waiting in self._waiting.copy())
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
     def put(self, item: Item, *, keep: object = None, lazily: bool = False) -> None:
         """Append *item* and deliver what is ready, waiting for the oldest where too many wait.
@@ -158,31 +186,63 @@ class Fifo:
             keep: Kept alive until the item is delivered.
             lazily: Deliver nothing while *item* is not ready, until many wait or one has waited for long: several at
                 once take a fraction of the time that they take one by one, in between the steps of a training loop.
+                Small rows may `join` it.
 
         Raises:
             RecursionError: if it is logged while a row is delivered, that one likewise, and so on without end.
         """
         alone = not self._waiting
-        waiting = self.add(item, keep=keep)
-        if not lazily or (alone and waiting.ready()):
+        waiting = self.add(item, keep=keep, joinable=lazily)
+        if not lazily:
             self._go(self._too_many)
+        elif alone:
+            if waiting.ready():
+                self._go(_never)
         elif self._too_many():
             self._go(self._more_than_half)
-        elif self._overdue():
+        elif self._small_rows() > _COMPANY or self._overdue():
             self._go(_never)
 
-    def add(self, item: Item, *, keep: object = None) -> _Waiting:
-        """Append *item* and deliver nothing, for an owner with a thread that calls `drain`; otherwise as `put`."""
+    def add(self, item: Item, *, keep: object = None, joinable: bool = False) -> _Waiting:
+        """Append *item* and deliver nothing, for an owner with a thread that calls `drain`; otherwise as `put`.
+
+        Other small rows may `join` small rows that are *joinable*.
+        """
         depth = self._depth + 1 if self._inside() else 0
         if depth > _MAX_DEPTH:
             raise RecursionError("a tracker logs another row whenever a row is delivered to it")
-        waiting = _Waiting(item, depth, keep)
-        if waiting.heavy:
-            (self._light if waiting.small else self._heavy).append(waiting)
+        room = (len(self._light) + 1) * _COMPANY <= self._max * _SMALL_ROWS
+        waiting = _Waiting(item, depth, keep, joinable=joinable and room)
+        if waiting.small:
+            self._light.append(waiting.items)
+        elif waiting.heavy:
+            self._heavy.append(waiting)
         self._waiting.append(waiting)
         if depth:
             self._nested = waiting
         return waiting
+
+    def join(self, rows: LateRows) -> bool:
+        """Append small *rows* to the item that was put last, to be kept and delivered with it, and deliver nothing.
+
+        It is what rows of a fast loop mostly do, and takes a fraction of the time of `put`.
+
+        Returns:
+            False if that item takes in nothing, or no more: nothing is appended, and the rows are to be put.
+        """
+        try:
+            last = self._waiting[-1]
+        except IndexError:
+            return False
+        if not rows.small or (self._deliverer is not None and self._inside()):
+            return False
+        if len(last.items) >= _COMPANY or time.monotonic() - last.since > _PATIENCE:
+            return False
+        with _gate:
+            joins = last.open
+            if joins:  # no call in between: a signal handler, whom the lock lets pass, could deliver what waits there
+                last.items.append(rows)
+        return joins
 
     def drain(self, *, block: bool) -> None:
         """Deliver what is ready or, if *block*, wait and deliver all that was put before the call.
@@ -209,7 +269,10 @@ class Fifo:
         return self._more_than(self._max // 2) or len(self._waiting) > MAX_ROWS
 
     def _more_than(self, rows: int) -> bool:
-        return len(self._heavy) > rows or len(self._light) > rows * _SMALL_ROWS
+        return len(self._heavy) > rows or self._small_rows() > rows * _SMALL_ROWS
+
+    def _small_rows(self) -> int:
+        return sum(map(len, self._light.copy()))
 
     def _overdue(self) -> bool:
         first = self._first()
@@ -231,7 +294,7 @@ class Fifo:
         """Deliver what is ready, and what is not as long as it *must* be."""
         if self._inside():
             return
-        if getattr(_impatient, "on", False):
+        if getattr(_impatient, "on", False) or self._busy():
             must = _never
         error = None
         while self._turn.acquire(blocking=must()):
@@ -252,19 +315,21 @@ class Fifo:
 
     def _deliver_item(self, first: _Waiting) -> Exception | None:
         """Make the calls of *first*, then take it off; until then what is logged lines up behind it."""
-        calls = first.calls()
         self._depth = first.depth
         error = None
-        while calls:
-            call = calls.popleft()  # before it is made: one that is interrupted must not be made twice
-            try:
-                self._deliver(call)
-            except (FatalTrackerError, TrackerFinishError) as stop:
-                error = error or stop
+        for calls in first.calls():
+            while calls:
+                call = calls.popleft()  # before it is made: one that is interrupted must not be made twice
+                try:
+                    self._deliver(call)
+                except (FatalTrackerError, TrackerFinishError) as stop:
+                    error = error or stop
         if self._first() is first:  # not so in a child forked by the delivery
             self._waiting.popleft()
-            if first.heavy:
-                (self._light if first.small else self._heavy).popleft()
+            if first.small:
+                self._light.popleft()
+            elif first.heavy:
+                self._heavy.popleft()
         first.done = True
         if self._nested is first:
             self._nested = None

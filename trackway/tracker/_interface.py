@@ -43,6 +43,9 @@ class Tracker(ABC):
     """Whether its methods accept rows with values that are still on a device (`trackway.values.Pending`). The verbs
     have them ready for the others, in the order in which they were logged, without stopping the training loop."""
 
+    self_contained: ClassVar[bool] = False
+    """Whether its methods keep failures from the caller and rows in order by themselves, as those of a `Run` do."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         with_queued_first(cls)
@@ -93,6 +96,12 @@ class Tracker(ABC):
     def open_step(self) -> int | None:
         """Return the step of the row now open, or None where the tracker keeps no open row."""
         return None
+
+    def rewind(self, step: int) -> None:
+        """Note that the rows from *step* on are superseded by those that follow. The default ignores it.
+
+        A run that goes on from an earlier checkpoint calls it before the first of these.
+        """
 
     @queued_first
     def flush(self) -> None:

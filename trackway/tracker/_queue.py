@@ -16,7 +16,7 @@ from trackway.tracker._policy import BackgroundPolicy
 __all__ = ["CallQueue"]
 
 _POLL = 0.001
-_ALWAYS = frozenset({"finish", "mark_failed", "flush"})
+_ALWAYS = frozenset({"finish", "mark_failed", "flush", "rewind"})
 
 
 @final

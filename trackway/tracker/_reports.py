@@ -27,7 +27,8 @@ def combined(tracker: Tracker, failures: Report) -> Report:
         tracker: A tracker or a wrapper.
         failures: What failed at it as seen from outside.
     """
-    reports = [member.report() for member in walk(tracker) if isinstance(member, Reporting)]
+    answers = [member.report() for member in walk(tracker) if isinstance(member, Reporting)]
+    reports = [answer for answer in answers if isinstance(answer, Report)]  # a run's is of another form
     counts = {
         kind: dict(sum((Counter(getattr(report, kind)) for report in (*reports, failures)), Counter()))
         for kind in ("converted", "dropped", "failed")

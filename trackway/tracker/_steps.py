@@ -56,6 +56,8 @@ def held_step(step: Any) -> int | PendingStep | None:
         StepError: for what `check_step` refuses, and for an array on a device that is not one integer.
         TracerError: for a traced JAX value.
     """
+    if type(step) is PendingStep:
+        return step
     if type(step) is int or step is None or not is_device_class(type(step)) or "Tracer" in type(step).__name__:
         return check_step(step)
     if not isinstance(step.dtype, np.dtype) or step.dtype.kind not in "iu" or step.size != 1:

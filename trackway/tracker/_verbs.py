@@ -90,6 +90,10 @@ def log(
         late(metrics, held, commit)
         return
     if state is NOTHING:
+        tracker = active_tracker()
+        if tracker is not None and tracker.self_contained and not DEFERRED:
+            tracker.log(metrics, step=held, commit=commit)  # type: ignore[arg-type]  # may be a step on a device
+            return
         deliver(Call("log", (metrics,), {"step": held, "commit": commit}))
     else:
         _log_within(state, metrics, held, commit)
@@ -101,6 +105,7 @@ def _log_within(state: Ambient, metrics: Any, step: int | PendingStep | None, co
     elif state.collector is not None:
         state.collector.update(raw_items(metrics, state.prefix))
     else:
+        step = held_step(step)  # before the payload is read
         if step is None and state.step is not None:
             step, commit = state.step, False if commit is None else commit
         deliver(Call("log", (placed(metrics, state.prefix),), {"step": step, "commit": commit}))

@@ -17,6 +17,7 @@ __all__ = [
     "is_jax_array",
     "is_numeric_array",
     "is_tracer_class",
+    "is_user_defined",
     "looks_like_array",
     "reject_tracer",
 ]
@@ -55,6 +56,11 @@ def is_numeric_array(value: Any) -> bool:
     dtype = value.dtype
     if dtype.kind in "biufc":
         return bool(dtype.itemsize <= (16 if dtype.kind == "c" else 8))  # no long doubles
+    return is_user_defined(dtype)
+
+
+def is_user_defined(dtype: np.dtype[Any]) -> bool:
+    """Tell whether *dtype* is a type of numbers that another package registered, such as bfloat16."""
     return bool(dtype.kind == "V" and dtype.names is None and dtype.isbuiltin == _USER_DEFINED)
 
 

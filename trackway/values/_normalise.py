@@ -15,6 +15,7 @@ from trackway.values._leaves import PLAIN, is_huge
 from trackway.values._media_base import Media
 from trackway.values._pending import Pending
 from trackway.values._row import Row
+from trackway.values._scalars import numbers_in
 from trackway.values._text import bounded, bounded_repr
 from trackway.values._walk import Walk
 
@@ -62,7 +63,6 @@ def normalise(
     *,
     warn: bool = True,
     reserved: bool = True,
-    traced: Callable[[Any], Any] | None = None,
     arrays: Callable[[Any], Any] | None = None,
 ) -> Row:
     """Return the row of plain values that *payload* stands for; a `Row` is returned as it is.
@@ -77,23 +77,26 @@ def normalise(
         reserved: Ignore names that begin with `_`, as for metrics; False keeps them, as for hyper-parameters. Names
             that mean something in files, `_nonfinite` and `_bigint` at the top and `_type` below it, are kept with
             one underscore more at their end, which is a downgrade.
-        traced: Called with each traced JAX value; what it returns stands in the row. None refuses such values.
-        arrays: Called likewise, in its place, with each JAX array, traced or not, each NumPy array of numbers or
-            booleans that has an axis, and each `Histogram` that holds a JAX value.
+        arrays: Called with each JAX array, traced or not, each NumPy array of numbers or booleans that has an axis, and
+            each `Histogram` that holds a JAX value; what it returns stands in the row. None refuses traced values.
 
     Raises:
         TypeError: If *payload* is none of those.
-        TracerError: If it holds a traced JAX value, and neither *traced* nor *arrays* is given.
+        TracerError: If it holds a traced JAX value, and *arrays* is not given.
     """
     kind = type(payload)
     if kind is Row:
         return payload  # type: ignore[return-value]  # mypy does not narrow by `type() is`
     if kind is dict:
         row = Row(payload)
-        if _is_plain(row):
+        if (len(row) > _FEW and _are_plain(row)) or _is_plain(row):
+            row.flat = True
+            return row
+        if arrays is None and (pending := numbers_in(row)) is not None:
+            row.pending, row.flat = pending, not pending
             return row
     pairs = source_of(payload)
-    walk = Walk(traced, arrays)
+    walk = Walk(arrays)
     row = Row(walk.nested(payload, "", lambda _, __: walk.mapping(pairs, "", top=reserved)))
     row.pending, row.has_media, row.downgrades = walk.pending, walk.has_media, tuple(walk.downgrades)
     if warn and row.downgrades:
@@ -125,6 +128,28 @@ def to_plain(value: Any) -> Any:
         TracerError: If it is or holds a traced JAX value.
     """
     return Walk().plain(value, "value")
+
+
+_FEW = 4
+_NAMES = {str}
+_FLOATS = {float}
+_MAX_KNOWN = 256
+_known: set[tuple[str, ...]] = set()  # names that rows had: those of a training loop are the same at every step
+
+
+def _are_plain(row: Row) -> bool:
+    """Whether all is plain, as far as that can be told without a look at each."""
+    kinds = set(map(type, row.values()))
+    if kinds != _FLOATS and (int in kinds or not kinds <= PLAIN):
+        return False
+    names = tuple(row)
+    if names not in _known:
+        if not _is_plain(row):
+            return False
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known.add(names)
+    return set(map(type, names)) == _NAMES
 
 
 def _is_plain(row: Row) -> bool:

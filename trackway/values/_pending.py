@@ -13,7 +13,16 @@ from trackway._notices import log_once
 from trackway.values._arrays import array_to_plain, is_tracer_class
 from trackway.values._text import describe_error
 
-__all__ = ["Pending", "Unreachable", "hold", "is_device_class", "local_view"]
+__all__ = [
+    "Pending",
+    "Unreachable",
+    "compiled_copy",
+    "hold",
+    "is_device_class",
+    "is_readable",
+    "local_view",
+    "place_of",
+]
 
 
 class Unreachable(Exception):  # noqa: N818 - a condition of an array, not of the program
@@ -56,9 +65,12 @@ class Pending:
         if self._outcome is not None:
             return True
         try:
-            return all(map(_is_ready, self._parts))
+            for part in self._parts:
+                if not _is_ready(part):
+                    return False
         except Exception:
             return True  # resolve has the reason
+        return True
 
     def resolve(self) -> Any:
         """Return the host value, waiting for it if need be. Never raises.
@@ -133,17 +145,27 @@ def hold(array: Any) -> Any:
     the buffer that was logged. The copy costs about 13 µs for a scalar and is not waited for.
     """
     array = local_view(array)
-    try:
-        ready = _is_ready(array)
-    except Exception as error:
-        raise Unreachable(f"cannot be read from the device: {describe_error(error)}. {_CURE}") from error
-    if ready and _on_cpu(array):
+    on_cpu = place_of(array) == "cpu"
+    if is_readable(array) and on_cpu:
         return np.asarray(array)
     copied = _copy(array)
     if is_tracer_class(type(copied)):  # a trace is active: copies would become part of it
         return np.asarray(array)
-    copied.copy_to_host_async()
+    if not on_cpu:  # from there it would be a second copy
+        copied.copy_to_host_async()
     return copied
+
+
+def is_readable(array: Any) -> bool:
+    """Tell whether *array* is computed.
+
+    Raises:
+        Unreachable: If it never can be read.
+    """
+    try:
+        return _is_ready(array)
+    except Exception as error:
+        raise Unreachable(f"cannot be read from the device: {describe_error(error)}. {_CURE}") from error
 
 
 def _is_ready(array: Any) -> bool:
@@ -153,9 +175,27 @@ def _is_ready(array: Any) -> bool:
     return bool(array.is_ready())
 
 
-def _on_cpu(array: Any) -> bool:
-    devices = getattr(array, "devices", None)
-    return devices is not None and all(device.platform == "cpu" for device in devices())
+_MAX_PLACES = 64
+_places: dict[int, tuple[Any, str | None]] = {}  # with the sharding itself, so that no other one has its id
+
+
+def place_of(array: Any) -> str | None:
+    """Return "cpu" for an array of JAX on CPUs, "device" elsewhere; None if this process does not have all of it."""
+    sharding = getattr(array, "sharding", None)
+    known = _places.get(id(sharding))
+    if known is None:
+        if sharding is None:
+            return "device"
+        if len(_places) >= _MAX_PLACES:
+            _places.clear()
+        known = _places[id(sharding)] = sharding, _place(sharding)
+    return known[1]
+
+
+def _place(sharding: Any) -> str | None:
+    if not sharding.is_fully_addressable:
+        return None
+    return "cpu" if all(device.platform == "cpu" for device in sharding.device_set) else "device"
 
 
 def _copy(array: Any) -> Any:
@@ -164,14 +204,15 @@ def _copy(array: Any) -> Any:
         return array
     try:
         if array.size == 1:
-            return _compiled_copy()(array)
+            return compiled_copy()(array)
         return jax.device_put(array, array.sharding, may_alias=False)  # no compilation for every new shape
     except Exception:  # a debugging mode of JAX forbids it; reading the array itself may still work
         return array
 
 
 @functools.cache
-def _compiled_copy() -> Callable[[Any], Any]:
+def compiled_copy() -> Callable[[Any], Any]:
+    """Return a compiled function that copies an array on its device."""
     import jax
     import jax.numpy as jnp
 

@@ -35,6 +35,8 @@ class Row(dict[str, Any]):
 
     pending: bool = False
     """Whether a leaf anywhere in it is a `Pending`."""
+    flat: bool = False
+    """Whether it is known that no value in it is a mapping, a list, a `Pending` or media."""
     has_media: bool = False
     """Whether a leaf anywhere in it is an `Image`, `Table`, `Text`, `Html` or `Audio`."""
     downgrades: tuple[Downgrade, ...] = ()
@@ -94,7 +96,11 @@ def resolve(row: Row) -> Row:
     if not row.pending:
         return row
     lost: list[Downgrade] = []
-    resolved = Row(_resolve_mapping(row, "", lost))
+    resolved = Row(row)
+    for key, value in row.items():
+        if type(value) not in PLAIN:
+            resolved[key] = resolve_value(value, key, lost)
+    resolved.flat = PLAIN.issuperset(map(type, resolved.values()))
     resolved.has_media, resolved.downgrades = row.has_media, (*row.downgrades, *lost)
     return resolved
 

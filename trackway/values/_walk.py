@@ -32,6 +32,7 @@ from trackway.values._leaves import (
 from trackway.values._media_base import Media
 from trackway.values._pending import Pending, Unreachable, hold, is_device_class
 from trackway.values._row import Downgrade
+from trackway.values._scalars import how_of, is_jax_class, scalar
 from trackway.values._sequences import SEQUENCES
 from trackway.values._text import bounded_repr, describe_error, type_name
 
@@ -54,15 +55,13 @@ class Walk:
     """One walk over one payload; holds what was met on the way.
 
     Args:
-        traced: Called with each traced JAX value; what it returns stands in its place. None refuses such values.
-        arrays: Called likewise, in the place of *traced*, with each JAX array, traced or not, each NumPy array of
-            numbers or booleans that has an axis, and each `Histogram` that holds a JAX value.
+        arrays: Called with each JAX array, traced or not, each NumPy array of numbers or booleans that has an axis, and
+            each `Histogram` that holds a JAX value; what it returns stands in its place. None refuses traced values.
     """
 
-    __slots__ = ("_active", "_left", "_refused", "_seen", "_traced", "arrays", "downgrades", "has_media", "pending")
+    __slots__ = ("_active", "_left", "_refused", "_seen", "arrays", "downgrades", "has_media", "pending")
 
-    def __init__(self, traced: Callable[[Any], Any] | None = None, arrays: Callable[[Any], Any] | None = None) -> None:
-        self._traced = traced
+    def __init__(self, arrays: Callable[[Any], Any] | None = None) -> None:
         self.arrays = arrays
         self._active: dict[int, str] = {}
         self._left = MAX_VALUES
@@ -71,14 +70,6 @@ class Walk:
         self.downgrades: list[Downgrade] = []
         self.has_media = False
         self.pending = False
-
-    def traced(self, value: Any, name: str) -> Any:
-        """Return what stands for a traced JAX value; without a rule for it, raise `TracerError`."""
-        take = self.arrays or self._traced
-        if take is None:
-            reject_tracer(value, name)
-        assert take is not None
-        return take(value)
 
     def note(self, path: str, reason: str, *, lost: bool = False) -> None:
         """Record that the leaf at *path* is not kept as given, or not at all."""
@@ -226,6 +217,10 @@ def _device_array(walk: Walk, value: Any, path: str) -> Any:
         return _unknown(walk, value, path)
     if walk.arrays is not None and is_jax_array(value):
         return walk.arrays(value)
+    if is_jax_class(type(value)) and (how := how_of(value)) is not None:
+        number = scalar(value, how, path)
+        walk.pending = walk.pending or type(number) is Pending
+        return number
     held = hold(value)
     if not is_device_class(type(held)):
         return array_to_plain(held, lambda item: walk.plain(item, path))
@@ -236,9 +231,8 @@ def _device_array(walk: Walk, value: Any, path: str) -> Any:
 def _histogram(walk: Walk, value: Histogram, path: str) -> Any:
     if walk.arrays is not None and any(map(is_jax_array, value.parts())):
         return walk.arrays(value)
-    if any(is_tracer_class(type(part)) for part in value.parts()):
-        name = f"histogram {path!r}"
-        return value.map(lambda part: walk.traced(part, name) if is_tracer_class(type(part)) else part)
+    for part in value.parts():
+        reject_tracer(part, f"histogram {path!r}")
     if value.on_host():
         return value.to_host()
     held = value.map(lambda part: hold(part) if is_device_class(type(part)) else part)
@@ -267,9 +261,11 @@ def _own_pending(walk: Walk, value: Any, path: str) -> Any:
 
 
 def _tracer(walk: Walk, value: Any, path: str) -> Any:
-    if walk.arrays is not None and not isinstance(value.dtype, np.dtype):
-        return _unknown(walk, value, path)
-    return walk.traced(value, f"metric {path!r}")
+    if walk.arrays is None:
+        reject_tracer(value, f"metric {path!r}")
+    elif isinstance(value.dtype, np.dtype):
+        return walk.arrays(value)
+    return _unknown(walk, value, path)
 
 
 def _enum(walk: Walk, value: Enum, path: str) -> Any:

@@ -1,0 +1,264 @@
+"""From calls to committed rows, and from there to the store and everyone else."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import final
+
+from trackway import _notices
+from trackway._locks import new_lock
+from trackway.run._notifier import Notifier
+from trackway.run._rows import Committed, OpenRows, StepPolicy
+from trackway.run._signals import in_signal_handler
+from trackway.store import LocalTracker, Summary
+from trackway.tracker import Ledger
+from trackway.values import Row
+
+__all__ = ["Core"]
+
+_CURE = "; training goes on"
+_MAX_DEPTH = 50
+_NOTHING = Row()
+_SOON = 0.001
+
+
+@final
+class Core:
+    """Makes rows of calls whose values are on the host. Thread-safe.
+
+    A row is in the store, and lined up for the sinks of *notifier*, under the lock under which it is committed; the
+    sinks are called outside of it, so that a slow one keeps no other thread from merging values into the open row. A
+    call that a signal handler makes in the midst of another one of its thread follows that one.
+
+    Attributes:
+        notifier: Hands rows to everyone but the store.
+        committed: Rows committed so far.
+        shut: Whether the run is at its end, and takes no more.
+    """
+
+    def __init__(
+        self,
+        store: LocalTracker | None,
+        policy: StepPolicy,
+        ledger: Ledger,
+        run_id: str,
+        on_rewind: Callable[[int], None],
+    ) -> None:
+        """Make rows for *store*, if there is one, after those that it holds; tell *on_rewind* of new attempts."""
+        self.notifier = Notifier()
+        self.committed = 0
+        self.shut = False
+        self._store = store
+        self._append = None if store is None else store.append
+        self._ledger = ledger
+        self._run_id = run_id
+        self._on_rewind = on_rewind
+        self._lock = new_lock() if store is None else store.lock
+        last = None if store is None else store.last_step
+        self._rows = OpenRows(policy, next_step=0 if last is None else last + 1, last=last)
+        self._resumed = last is not None
+        self._merging = 0  # the thread that is at it, if any
+        self._calls: deque[tuple[str, Row, int | None, bool | None]] = deque()
+        self._afterwards: deque[Callable[[], None]] = deque()
+        self._depth = 0
+        self._news = False  # whether the store has something to tell
+        self._own_summary = None if store is not None and store.keeps_records else Summary()
+
+    def take(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
+        """Take a call of `log` or `add`, and deliver what is committed by it.
+
+        Raises:
+            StepError: for a late row under the policy "error".
+            FatalTrackerError: from a sink.
+        """
+        if self.notifier.depth > _MAX_DEPTH and self.notifier.inside:
+            raise RecursionError(f"run {self._run_id}: a commit callback logs another row whenever one is committed")
+        if row.downgrades:
+            self._ledger.count_downgrades(row)
+        try:
+            if not self._lock.acquire(blocking=False) and not self._wait_turn():
+                self._calls.append((method, row, step, commit))  # for the thread that has the turn
+                return
+            try:
+                if self._merging:  # by this very thread: a signal handler's call
+                    self._calls.append((method, row, step, commit))
+                    return
+                puts = self.notifier.puts
+                if self._calls:
+                    self._calls.append((method, row, step, commit))
+                else:
+                    self._merging = threading.get_ident()
+                    try:
+                        self._merge(method, row, step, commit)
+                    finally:
+                        self._merging = 0
+                if self._calls:
+                    self._merge_rest()
+                committed = self.notifier.puts != puts
+            finally:
+                self._lock.release()
+            if self._news and self._store is not None:
+                self._news = False
+                self._store.tell()
+            if committed:
+                self.notifier.deliver()
+        finally:
+            if self._afterwards:
+                self._go_on()
+
+    def _merge_rest(self) -> None:
+        """Merge what signal handlers logged meanwhile, here or on threads that must not wait for this one."""
+        while self._calls:
+            self._merging = threading.get_ident()
+            try:
+                while self._calls:
+                    self._merge(*self._calls.popleft())
+            finally:
+                self._merging = 0
+
+    def _wait_turn(self) -> bool:
+        """Wait for the lock; False in a signal handler, which may have interrupted what its holder waits for."""
+        return self._lock.acquire(timeout=_SOON) or (not in_signal_handler() and self._lock.acquire())
+
+    def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
+        rows = self._rows
+        if method == "commit":
+            if rows.step is not None:
+                self._commit(rows.take())
+            self.shut = self.shut or bool(commit)
+            return
+        if self.shut:
+            self._ledger.drop(method, "called after finish")
+            return
+        if method == "add":
+            rows.add(row)
+            return
+        if method == "rewind":
+            self._resumed = False
+            self._rewind(step or 0)
+            return
+        if self._resumed and step is not None:
+            self._resumed = False
+            if rows.last is not None and step <= rows.last:
+                self._rewind(step)
+        late = rows.late
+        for done in rows.log(row, step, commit):
+            self._commit(done)
+        if rows.late != late:
+            self._say_late(step)
+
+    def _commit(self, row: Committed) -> None:
+        self.committed += 1
+        if self._append is not None:
+            try:
+                self._news = self._append(row.step, row.time, row.values) or self._news
+            except Exception as error:
+                self._ledger.fail("store", error, _CURE)
+        if self._own_summary is not None:
+            self._own_summary.update(row.values)
+        if self.notifier.sinks:
+            self.notifier.put(row)
+
+    def _say_late(self, step: int | None) -> None:
+        last = self._rows.last if self._rows.step is None else self._rows.step
+        _notices.warn_once(
+            ("late", self._run_id),
+            f"run {self._run_id}: a row of step {step} came after step {last} and is dropped, as will be further ones "
+            "(how many is told at the end); log steps in order, or choose step_policy='allow' to keep them",
+        )
+
+    def commit_open(self, *, last: bool = False) -> None:
+        """Commit the open row, if there is one, and return when everything is delivered; take no more if *last*."""
+        self.take("commit", _NOTHING, None, last)
+        self.notifier.deliver()
+
+    def close(self) -> None:
+        """Commit the open row, whatever becomes of its delivery, and take no more."""
+        with self._lock:
+            self._merge("commit", _NOTHING, None, commit=True)
+
+    def rewind(self, step: int) -> None:
+        """Begin a new attempt at *step*."""
+        self.take("rewind", _NOTHING, step, None)
+
+    def _rewind(self, step: int) -> None:
+        if self._rows.step is not None:
+            self._commit(self._rows.take())
+        self._rows.rewind(step)
+        if self._store is not None:
+            self._store.rewind(step)
+        begun = Committed(step, 0.0, Row())
+        self.notifier.put(begun, [lambda row: self._on_rewind(row.step)])  # in its place among the rows
+
+    @property
+    def open_step(self) -> int | None:
+        """The step of the open row, or None."""
+        return self._rows.step
+
+    @property
+    def next_step(self) -> int:
+        """The step of the next row that comes without one, once the open one is committed."""
+        return self._rows.next_step if self._rows.step is None else self._rows.step + 1
+
+    @property
+    def late(self) -> int:
+        """Rows that were dropped for their step."""
+        return self._rows.late
+
+    def open_row(self) -> Committed | None:
+        """Return a copy of the open row, or None."""
+        with self._lock:
+            return self._rows.peek()
+
+    def summary(self) -> dict[str, object]:
+        """Return the summary as it stands."""
+        if self._own_summary is None:
+            assert self._store is not None
+            return self._store.summary()
+        with self._lock:
+            return self._own_summary.snapshot()
+
+    def set_summary(self, values: Row) -> None:
+        """Take values set by hand, where the store does not keep them."""
+        if self._own_summary is not None:
+            with self._lock:
+                self._own_summary.set(values)
+
+    @property
+    def busy(self) -> bool:
+        """Whether this thread is in the midst of a row or a delivery, or on the main thread in a block of `whole`."""
+        me = threading.get_ident()
+        return self._merging == me or self.notifier.inside or (self._depth > 0 and me == threading.main_thread().ident)
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Have what a signal handler asks for in the block wait until its end."""
+        main = threading.current_thread() is threading.main_thread()
+        self._depth += main
+        try:
+            yield
+        finally:
+            self._depth -= main
+            if self._afterwards:
+                self._go_on()
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Have the main thread call *action* once it is no longer busy: with the next row at the latest."""
+        self._afterwards.append(action)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            while self._afterwards and not self.busy:
+                self._afterwards.popleft()()
+
+    def abandon(self) -> None:
+        """Take and deliver nothing any more, in a forked child."""
+        self.shut = True
+        self._calls.clear()
+        self._afterwards.clear()
+        self._merging = self._depth = 0
+        self.notifier.forget()
