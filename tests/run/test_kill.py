@@ -14,7 +14,7 @@ from trackway.errors import RunBusyError
 from trackway.run import Run
 from trackway.store import LocalTracker, read_rows
 
-BATCH = 8
+BATCH = 5
 TRAIN = """
 def train():
     run = begin()

@@ -165,17 +165,35 @@ def test_under_the_policy_error_a_late_step_raises_where_it_is_delivered(late, b
 
 
 def test_only_the_ninth_row_waits(run, recorder, late, begin):
-    """Eight rows of device values may wait; the next call waits for the first of them."""
-    arrays = [late(i) for i in range(9)]
+    """Eight rows of many device values may wait; the next call waits for the older half of them."""
+    arrays = [late(np.full(1025, i)) for i in range(9)]
+    for array in arrays:
+        array.shape, array.size = (1025,), 1025
     for step in range(8):
         run.log({"x": arrays[step]}, step=step, commit=True)
     assert recorder.rows == []
     ended = begin(lambda: run.log({"x": arrays[8]}, step=8, commit=True))
     assert arrays[0].asked.wait(5)
     assert not ended(0)
-    arrays[0].arrive()
+    for array in arrays[:5]:
+        array.arrive()
     assert ended(5)
-    assert recorder.rows == [(0, {"x": 0.0})]
+    assert recorder.rows == [(step, {"x": [float(step)] * 1025}) for step in range(5)]
+
+
+def test_sixty_four_rows_of_few_values_wait_together(run, recorder, late, begin):
+    """They hold next to no memory of the device; with one more the call waits for the older half of them."""
+    arrays = [late(i) for i in range(65)]
+    for step in range(64):
+        run.log({"x": arrays[step]}, step=step, commit=True)
+    assert recorder.rows == []
+    ended = begin(lambda: run.log({"x": arrays[64]}, step=64, commit=True))
+    assert arrays[0].asked.wait(5)
+    assert not ended(0)
+    for array in arrays[:64]:
+        array.arrive()
+    assert ended(5)
+    assert recorder.rows[:33] == [(step, {"x": float(step)}) for step in range(33)]
 
 
 def test_a_row_is_delivered_while_nobody_logs(run, recorder, late):

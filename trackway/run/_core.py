@@ -121,6 +121,8 @@ class Core:
 
     def _wait_turn(self) -> bool:
         """Wait for the lock; False in a signal handler, which may have interrupted what its holder waits for."""
+        if threading.get_ident() != threading.main_thread().ident:  # where no handler ever runs
+            return self._lock.acquire()
         return self._lock.acquire(timeout=_SOON) or (not in_signal_handler() and self._lock.acquire())
 
     def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:

@@ -12,6 +12,7 @@ from trackway.run import _exits
 from trackway.run._core import Core
 from trackway.run._drainer import Drainer, weakly
 from trackway.run._ending import Ending
+from trackway.run._late import LateCall
 from trackway.run._report import RunReport
 from trackway.run._rows import StepPolicy
 from trackway.run._sinks import OnCommit, Sinks, check_print
@@ -153,9 +154,15 @@ class Run(ForwardingTracker):
         if self._fifo and call.method == "log_artifact":  # its file may be gone once the caller goes on
             self._fifo.drain(block=True)
         elif self._fifo or call.pending:
-            put(call, self)
+            self._line_up(call)
             return
         self._perform(call)
+
+    def _line_up(self, call: Call) -> None:
+        if not call.pending or call.method != "log":
+            put(call, self)
+        elif not self._fifo.join(late := LateCall(call)):
+            put(late, self, lazily=True)
 
     def _perform(self, call: Call) -> Any:
         """Perform *call*, whose values are here; return what a method of the run itself returns."""

@@ -29,7 +29,7 @@ before it in the attempt: the line adds to a step, or comes late), `_nonfinite` 
 own never has that name, `normalise` gives it one underscore more.
 
 A row of `LocalTracker.log` is in the file when the call returns. Rows of a `Run` that follow one another quickly are
-written up to eight at once, after a fifth of a second at the latest. `flush` also waits for the disk.
+written a few at once, after a fifth of a second at the latest. `flush` also waits for the disk.
 """
 
 from __future__ import annotations

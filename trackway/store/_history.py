@@ -91,6 +91,7 @@ def history_of(
     size: int | None = None,
     waiting: Iterable[bytes] = (),
     open_row: Mapping[str, Any] | None = None,
+    index: Index | None = None,
 ) -> Any:
     """Return what `read_history` will say of a run once its writer has written everything.
 
@@ -101,6 +102,7 @@ def history_of(
         waiting: What the writer has yet to append, in order; the first piece may be the rest of a line.
         open_row: A row that is not committed, with `_step`, `_time`, and `_attempt` where it is not 1; None to leave
             it out.
+        index: What the writer knows of the file; None to look for the index on disk.
 
     Raises:
         OSError: if the file cannot be read.
@@ -109,7 +111,7 @@ def history_of(
     lines = list(waiting)
     if open_row is not None:
         lines.append(_open_line(open_row))
-    return _ask(Source(path, size=size, extra=lines, follow=False, missing_ok=True), query)
+    return _ask(Source(path, size=size, extra=lines, follow=False, missing_ok=True), query, index)
 
 
 def _open_line(row: Mapping[str, Any]) -> bytes:
@@ -119,12 +121,12 @@ def _open_line(row: Mapping[str, Any]) -> bytes:
     return encode({**reserved, "_patch": True, **values}) + b"\n"
 
 
-def _ask(source: Source, query: Query) -> Any:
+def _ask(source: Source, query: Query, index: Index | None = None) -> Any:
     with source:
-        return _answer(source, query)
+        return _answer(source, query, index)
 
 
-def _answer(source: Source, query: Query) -> Any:
+def _answer(source: Source, query: Query, index: Index | None) -> Any:
     check_installed(query.output)
     simple = query.limit is None and query.low is None and query.high is None
     if query.output != "rows" and simple and not query.dropna and not query.fill_missing and not query.all_ranks:
@@ -133,7 +135,7 @@ def _answer(source: Source, query: Query) -> Any:
             _say_damaged(source)
             return to_frame(columns, query.output, include_meta=query.include_meta)
         source.damaged = 0
-    rows = _with_other_ranks(source, query) if query.all_ranks else _select(source, query)
+    rows = _with_other_ranks(source, query) if query.all_ranks else _select(source, query, index)
     if query.fill_missing:
         fill(rows, query.names)
     if query.dropna:
@@ -169,9 +171,9 @@ def _ranked(row: Row, rank: int) -> Row:
     return {**meta, "_rank": rank, **row}
 
 
-def _select(source: Source, query: Query) -> list[Row]:
+def _select(source: Source, query: Query, index: Index | None = None) -> list[Row]:
     """Return the rows that *query* asks for, in the order of their steps."""
-    rows = _from_end(source, query)
+    rows = _from_end(source, query, index)
     if rows is None:
         source.damaged = 0
         rows = _from_beginning(source, query)
@@ -203,10 +205,10 @@ def _from_beginning(source: Source, query: Query) -> list[Row]:
     return sorted(chosen, key=lambda row: row["_step"])
 
 
-def _from_end(source: Source, query: Query) -> list[Row] | None:
+def _from_end(source: Source, query: Query, index: Index | None) -> list[Row] | None:
     """Read from the end of the file as far as needed; None where reading from the beginning is better."""
     path = index_path(source.path)
-    index = load_index(path, source.present_size)
+    index = load_index(path, source.present_size) if index is None else index
     if query.low is None if query.limit is None else query.limit > _MAX_TAIL:
         return None
     tail = Tail(query.view, query.limit, query.low, query.high)

@@ -229,6 +229,12 @@ class IndexWriter:
         """Have the next line noted, because it begins an attempt."""
         self.next = 0
 
+    def index(self, size: int) -> Index:
+        """Return the index, where the lines taken are the first *size* bytes of the file."""
+        patches = None if self._patches is None else self._patches.copy()
+        attempts = None if self._attempts is None else self._attempts.copy()
+        return Index(size, self.rows, patches, attempts, self._offsets.copy())
+
     def render(self, size: int) -> bytes:
         """Return the content of the index, where the lines taken are the first *size* bytes of the file."""
         content = {

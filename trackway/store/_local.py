@@ -51,7 +51,6 @@ class LocalTracker(Tracker):
 
     A line whose step is not above those before it in its attempt has `"_patch": true`, one of a later attempt
     `"_attempt": <number>`. A row logged by a signal handler while another is being written follows it.
-
     No call but the constructor and `finish` raises for what the disk does; `report` counts it. Thread-safe. In a
     forked child every method does nothing and is counted.
 
@@ -201,7 +200,7 @@ class LocalTracker(Tracker):
         return self._lock
 
     def tell(self) -> None:
-        """Tell on the `trackway` logger what happened to the file; not to be called under `lock`."""
+        """Tell on the `trackway` logger what happened to the file; not under `lock`."""
         if self._output.refused:
             self._count_refused()
         if self._rows.said.waiting:
@@ -250,16 +249,17 @@ class LocalTracker(Tracker):
         return row
 
     def history(self, query: Query, open_row: Mapping[str, Any] | None = None) -> Any:
-        """Return what `read_history` will say of the rows so far, and of *open_row*, which is not committed."""
+        """Return what `read_history` will say of the rows so far, and of *open_row*, which is still open."""
         from trackway.store._history import history_of
 
+        path = self.directory / metrics_name(self.rank)
         with self._lock:
             self._output.write_batch()
             size, waiting = self._rows.pending()
+            known = self._output.known()
             if open_row is not None and self._output.attempt > 1:
                 open_row = {**open_row, "_attempt": self._output.attempt}
-        path = self.directory / metrics_name(self.rank)
-        return history_of(path, query, size=size, waiting=waiting, open_row=open_row)
+        return history_of(path, query, size=size, waiting=waiting, open_row=open_row, index=known)
 
     def log_summary(self, metrics: Mapping[str, Any]) -> None:
         """Set summary values, which no logged row overwrites; they are on disk when the call returns."""

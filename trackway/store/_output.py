@@ -12,7 +12,7 @@ from typing import Any, final
 import orjson
 
 from trackway.store._atomic import RecordFile
-from trackway.store._index import IndexWriter, index_path
+from trackway.store._index import Index, IndexWriter, index_path
 from trackway.store._lease import HEARTBEAT
 from trackway.store._media import MediaFolder
 from trackway.store._records import Records
@@ -26,7 +26,7 @@ __all__ = ["TICK", "Output"]
 _CURE = "; training goes on"
 TICK = 0.2
 """Seconds for which a row may wait for company, at most."""
-_BATCH = 8  # rows that are written with one call
+_BATCH = 5  # rows that are written with one call
 _AT_ONCE = 0.05  # seconds since the last write after which a row is written at once
 _MIN_INDEXED = 1 << 20
 _MAX_INDEXED = 1 << 24
@@ -109,6 +109,12 @@ class Output:
             self._index_covers = self.rows.offset
             self._index.rows = self._lines + self.rows.delivered
             return self._index.render(self.rows.end())
+
+    def known(self) -> Index | None:
+        """Return what is known of the file, where it is what this process has written; the caller holds the lock."""
+        if self._index_file is None or self.rows.lost or self.rows.waiting:
+            return None
+        return self._index.index(self.rows.offset)
 
     def _save_index(self, grown: int) -> None:
         """Write the index if the file has grown by so many bytes; a small file is searched quickly without."""

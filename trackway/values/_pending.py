@@ -29,6 +29,9 @@ class Unreachable(Exception):  # noqa: N818 - a condition of an array, not of th
     """An array whose values this process cannot read; the message says why and what to do."""
 
 
+_SMALL = 1024  # elements
+
+
 @final
 class Pending:
     """A leaf of a row whose value is not on the host yet.
@@ -59,6 +62,14 @@ class Pending:
         self._parts = (value,) if parts is None else parts
         self._name = name
         self._outcome: tuple[Any, str | None] | None = None
+
+    @property
+    def small(self) -> bool:
+        """Whether it takes so little memory of a device that many may wait."""
+        try:
+            return bool(sum(part.size for part in self._parts) <= _SMALL)
+        except Exception:
+            return False
 
     def ready(self) -> bool:
         """Tell whether `resolve` would return without waiting; also true where it has failed."""
