@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from late_array import Late
 from programs import wait_for
 from stored import lines_of
 
@@ -17,39 +18,6 @@ from trackway.run import Run
 from trackway.store import LocalTracker, read_history
 from trackway.testing import FailingTracker, RecordingTracker
 from trackway.tracker import BackgroundTracker, CompositeTracker, RequiredTracker
-
-
-class Late:
-    """An array that is still being computed, as far as its protocol goes; reading it waits for `arrive`."""
-
-    shape: tuple[int, ...] = ()
-    size = 1
-
-    def __init__(self, value, dtype=np.float32):
-        """Hold *value* back."""
-        self.dtype = np.dtype(dtype)
-        self._value = np.asarray(value, dtype)
-        self._arrived = threading.Event()
-        self.fail = False
-        self.asked = threading.Event()  # whether someone waits for it
-
-    def arrive(self):
-        """Let it be read."""
-        self._arrived.set()
-
-    def copy_to_host_async(self):
-        """Begin nothing."""
-
-    def is_ready(self):
-        """Tell whether it arrived."""
-        return self._arrived.is_set()
-
-    def __array__(self, dtype=None, copy=None):
-        self.asked.set()
-        assert self._arrived.wait(10)
-        if self.fail:
-            raise RuntimeError("the device is gone")
-        return self._value
 
 
 @pytest.fixture

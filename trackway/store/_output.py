@@ -159,37 +159,43 @@ class Output:
             return
         self._writing = True
         try:
-            while self._batch:
-                self._make_line(*self._batch.popleft())
+            if self._batch:
+                self._make_lines()
             if self._made:
-                lines, self._made = self._made, []
+                lines, self._made, self._made_bytes = self._made, [], 0
                 if not self.rows.append_all(lines):
                     self.accepted -= len(lines)
                     self.refused += len(lines)
         finally:
             self._writing = False
 
-    def _make_line(self, step: int, begun: float, row: Row) -> None:
-        head = {"_step": step, "_time": begun}
-        if self.attempt > 1:
-            head["_attempt"] = self.attempt
-        is_patch = self._highest is not None and step <= self._highest
-        if is_patch:
-            head["_patch"] = True
-        else:
-            self._highest = step
-        try:
-            line = b"%b,%b\n" % (orjson.dumps(head)[:-1], self.encode(row)[1:])  # a committed row is never empty
-        except Exception as error:
-            self._ledger.fail("log", error, _CURE)
-            return
-        offset = self.rows.offset + self._made_bytes if self._made else self.rows.offset
-        self._made_bytes = len(line) + (self._made_bytes if self._made else 0)
-        self._made.append(line)
-        if is_patch or offset >= self._index.next:
-            self._index.add(offset, step, is_patch, self.attempt)
-        if self.records is not None:
-            self.records.update(row)
+    def _make_lines(self) -> None:
+        """Encode the rows that were taken; a row that cannot be is counted as failed."""
+        encode, index, made, taken = self.encode, self._index, self._made, []
+        offset = self.rows.offset + self._made_bytes
+        while self._batch:
+            step, begun, row = self._batch.popleft()
+            head = {"_step": step, "_time": begun}
+            if self.attempt > 1:
+                head["_attempt"] = self.attempt
+            is_patch = self._highest is not None and step <= self._highest
+            if is_patch:
+                head["_patch"] = True
+            else:
+                self._highest = step
+            try:
+                line = b"%b,%b\n" % (orjson.dumps(head)[:-1], encode(row)[1:])  # a committed row is never empty
+            except Exception as error:
+                self._ledger.fail("log", error, _CURE)
+                continue
+            made.append(line)
+            taken.append(row)
+            if is_patch or offset >= index.next:
+                index.add(offset, step, is_patch, self.attempt)
+            offset += len(line)
+            self._made_bytes += len(line)
+        if taken and self.records is not None:
+            self.records.update_all(taken)
 
     def rewind(self) -> None:
         """Begin another attempt, unless this one has no row yet."""

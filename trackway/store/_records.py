@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, final
@@ -74,6 +74,8 @@ class Records:
         self._saved_at = 0.0
         self.update: Callable[[Mapping[str, Any]], None] = self._summary.update
         """Takes the values of one row; the caller holds the lock."""
+        self.update_all: Callable[[Sequence[Row]], None] = self._summary.update_all
+        """Takes the values of several rows; the caller holds the lock."""
 
     @property
     def run_id(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, final
 
 from trackway import _notices
@@ -91,6 +91,18 @@ class Summary:
                 _merge(last, {key: value}, self._own)
             else:
                 last[key] = value
+        if len(last) > MAX_NAMES:
+            self._cap()
+
+    def update_all(self, rows: Sequence[Row]) -> None:
+        """Take the values of several rows, at least one."""
+        self.update(rows[0])
+        last = self._last
+        for row in rows[1:]:
+            if row.flat:
+                last.update(row)
+            else:
+                self.update(row)
         if len(last) > MAX_NAMES:
             self._cap()
 
