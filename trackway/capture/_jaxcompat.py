@@ -169,10 +169,11 @@ def evaluate(program: Any, arrays: list[Any]) -> list[Any]:
     """Return the results of *program*, a closed jaxpr, for *arrays*.
 
     Where it becomes a part of another jaxpr, that is one call, which XLA inlines; a fifth of the time of a trace goes
-    into adding one equation after the other, as is done elsewhere, and for effects, which have an order.
+    into adding one equation after the other, as is done elsewhere, for effects, which have an order, and for what JAX
+    has yet to write out in simpler operations, which it does not do inside of a call.
     """
     staged = type(current_trace()).__name__ == "DynamicJaxprTrace"
-    if _evaluation is None or not staged or program.jaxpr.effects:
+    if _evaluation is None or not staged or program.jaxpr.effects or getattr(program.jaxpr, "is_high", False):
         return list(public_core.jaxpr_as_fun(program)(*arrays))
     jaxpr, inputs = program.jaxpr, [*program.consts, *arrays]
     variables = [*jaxpr.constvars, *jaxpr.invars]
