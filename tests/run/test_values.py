@@ -17,7 +17,7 @@ from trackway.errors import TrackwayWarning
 from trackway.run import Run
 from trackway.store import LocalTracker, read_rows
 from trackway.testing import RecordingTracker
-from trackway.values import Histogram, Text
+from trackway.values import Histogram, Text, normalise
 
 
 class Model(pydantic.BaseModel):
@@ -151,3 +151,14 @@ def test_media_and_histograms_reach_everyone(run, recorder):
     ((_, row),) = recorder.rows
     assert type(row["note"]) is Text
     assert type(row["weights"]) is type(row["tree"]["weights"]) is Histogram
+
+
+def test_a_row_that_the_caller_changes_after_the_call_is_kept_as_it_was(run, recorder):
+    """A `Row` is like any other mapping: neither kept nor changed, also where its step stays open."""
+    row = normalise({"x": 1, "nested": {"y": 2}})
+    run.log(row, step=0)
+    row["x"] = row["nested"]["y"] = -1
+    run.log({"z": 3}, step=0, commit=True)
+    assert row == {"x": -1, "nested": {"y": -1}}
+    assert recorder.rows == [(0, {"x": 1, "nested": {"y": 2}, "z": 3})]
+    assert run.history(include_meta=False) == [{"x": 1, "nested": {"y": 2}, "z": 3}]

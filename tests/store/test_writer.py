@@ -44,23 +44,25 @@ class Disk:
         return self._write(fd, taken)
 
 
-@given(rooms=st.lists(st.integers(0, 40), max_size=30), lines=st.integers(1, 20))
-def test_no_line_is_torn_doubled_or_out_of_order(tmp_path_factory, rooms, lines):
+@given(rooms=st.lists(st.integers(0, 40), max_size=30), groups=st.lists(st.integers(1, 5), min_size=1, max_size=20))
+def test_no_line_is_torn_doubled_or_out_of_order(tmp_path_factory, rooms, groups):
     """However little room there is each time, the file holds the beginning of the sequence, and in the end all."""
     folder = tmp_path_factory.mktemp("writer")
-    expected = b"".join(b'{"n":%d}\n' % n for n in range(lines))
+    lines = [b'{"n":%d}\n' % n for n in range(sum(groups))]
+    expected = b"".join(lines)
     with pytest.MonkeyPatch.context() as patch:
         disk = Disk(patch, 0)
         writer = _writer(folder)
-        for number, room in enumerate([*rooms, *[0] * lines]):
+        for number, room in enumerate([*rooms, *[0] * len(groups)]):
             disk.room = room
             writer._retry_at = 0.0
-            if number < lines:
-                writer.append(b'{"n":%d}\n' % number)
+            if number < len(groups):
+                begin = sum(groups[:number])
+                assert writer.append_all(lines[begin : begin + groups[number]])
             assert expected.startswith((folder / "metrics.jsonl").read_bytes())
         disk.room = 1 << 20
         assert writer.drain()
-        assert (writer.delivered, writer.waiting) == (lines, 0)
+        assert (writer.delivered, writer.waiting, writer.offset) == (len(lines), 0, len(expected))
         writer.close()
     assert (folder / "metrics.jsonl").read_bytes() == expected
 

@@ -27,7 +27,7 @@ from trackway.tracker._fifo import Fifo
 from trackway.tracker._isolation import Isolation
 from trackway.tracker._states import state_of
 from trackway.tracker._steps import PendingStep, held_step
-from trackway.values import normalise
+from trackway.values import Row, normalise
 
 __all__ = ["Run"]
 
@@ -132,7 +132,7 @@ class Run(ForwardingTracker):
             FatalTrackerError: from a tracker that is required, after everyone has the row.
         """
         held = step if step is None or (type(step) is int and -_LIMIT <= step < _LIMIT) else held_step(step)
-        row = normalise(metrics)
+        row = normalise(metrics) if type(metrics) is not Row else metrics.copy()  # the caller may change theirs
         if self._fifo or row.pending or type(held) is PendingStep:
             self._submit(Call("log", (row,), {"step": held, "commit": commit}))
         elif not self._core.shut or self._life.accepts("log"):

@@ -125,34 +125,14 @@ class LineWriter:
 
     def append(self, line: bytes) -> bool:
         """Write *line*, which ends in a newline, or keep it for later; return False once the writer is closed."""
-        self.offset += len(line)
-        if self._indirect or self._busy:
-            return self._append_waiting(line)
-        self._busy = True
-        try:
-            written = os.write(self._fd, line)
-            if written == len(line):
-                self.delivered += 1
-                self._unsynced = True
-            else:
-                self._rest = line[written:]
-                self._indirect = True
-        except OSError as error:
-            self._keep(line)
-            self._failed(error)
-        finally:
-            self._busy = False
-        if self._indirect:
-            self.drain_if_due()
-        return True
+        return self.append_all((line,))
 
     def append_all(self, lines: Sequence[bytes]) -> bool:
-        """Write *lines* with one call to the operating system where that is possible; otherwise as `append`."""
-        if len(lines) == 1 or self._indirect or self._busy:
-            taken = [self.append(line) for line in lines]  # each of them, also after one that was not
-            return all(taken)
-        data = b"".join(lines)
+        """Do so with several *lines*, at least one, by one call to the operating system."""
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
         self.offset += len(data)
+        if self._indirect or self._busy:
+            return self._append_waiting(lines)
         self._busy = True
         try:
             written = os.write(self._fd, data)
@@ -163,8 +143,7 @@ class LineWriter:
                 self._indirect = True
                 self._keep_rest(lines, written)
         except OSError as error:
-            for line in lines:
-                self._keep(line)
+            self._keep(lines)
             self._failed(error)
         finally:
             self._busy = False
@@ -174,26 +153,25 @@ class LineWriter:
 
     def _keep_rest(self, lines: Sequence[bytes], written: int) -> None:
         """Keep what is left of *lines* after their first *written* bytes."""
-        for line in lines:
-            if written >= len(line):
-                self.delivered += 1
-            elif written > 0:
-                self._rest = line[written:]
-            else:
-                self._keep(line)
+        for number, line in enumerate(lines):
+            if written < len(line):
+                self._rest = line[written:] if written else b""
+                self._keep(lines[number + bool(written) :])
+                return
+            self.delivered += 1
             written -= len(line)
 
-    def _append_waiting(self, line: bytes) -> bool:
+    def _append_waiting(self, lines: Sequence[bytes]) -> bool:
         if self._closed:
             return False
-        self._keep(line)
+        self._keep(lines)
         self.drain_if_due()
         return True
 
-    def _keep(self, line: bytes) -> None:
+    def _keep(self, lines: Sequence[bytes]) -> None:
         self._indirect = True
-        self._backlog.append(line)
-        self._backlog_bytes += len(line)
+        self._backlog += lines
+        self._backlog_bytes += sum(map(len, lines))
         while len(self._backlog) > 1 and (len(self._backlog) > self._max_rows or self._backlog_bytes > self._max_bytes):
             self._backlog_bytes -= len(self._backlog.popleft())
             self.lost += 1
