@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import final
+from typing import TypeAlias, final
 
 from trackway import _notices
 from trackway._locks import new_lock
@@ -21,8 +21,12 @@ __all__ = ["Core"]
 
 _CURE = "; training goes on"
 _MAX_DEPTH = 50
+_MAX_LEFT = 64
 _NOTHING = Row()
 _SOON = 0.001
+
+_Call: TypeAlias = tuple[str, Row, int | None, bool | None]
+"""Method, values, step and commit."""
 
 
 @final
@@ -61,7 +65,8 @@ class Core:
         self._rows = OpenRows(policy, next_step=0 if last is None else last + 1, last=last)
         self._resumed = last is not None
         self._merging = 0  # the thread that is at it, if any
-        self._calls: deque[tuple[str, Row, int | None, bool | None]] = deque()
+        self._calls: deque[_Call] = deque()
+        self._sensitive = policy == "error"  # who logs has to see whether that is an error
         self._afterwards: deque[Callable[[], None]] = deque()
         self._depth = 0
         self._news = False  # whether the store has something to tell
@@ -79,16 +84,20 @@ class Core:
         if row.downgrades:
             self._ledger.count_downgrades(row)
         try:
-            if not self._lock.acquire(blocking=False) and not self._wait_turn():
-                self._calls.append((method, row, step, commit))  # for the thread that has the turn
-                return
+            call = (method, row, step, commit)
+            if not self._lock.acquire(blocking=False):
+                if self._merging and self._is_left(call):
+                    return
+                if not self._wait_turn():
+                    self._calls.append(call)  # for the thread that has the turn
+                    return
             try:
                 if self._merging:  # by this very thread: a signal handler's call
-                    self._calls.append((method, row, step, commit))
+                    self._calls.append(call)
                     return
                 puts = self.notifier.puts
                 if self._calls:
-                    self._calls.append((method, row, step, commit))
+                    self._calls.append(call)
                 else:
                     self._merging = threading.get_ident()
                     try:
@@ -109,8 +118,22 @@ class Core:
             if self._afterwards:
                 self._go_on()
 
+    def _is_left(self, call: _Call) -> bool:
+        """Leave *call* to the thread that is merging, if nobody would see that it is a moment late or made there.
+
+        Threads that log all at once would wake one another for every row. One that waits for the lock afterwards, to
+        read or to end the run, finds the call done.
+        """
+        if call[0] != "log" or self._sensitive or self.notifier.sinks or len(self._calls) >= _MAX_LEFT:
+            return False
+        self._calls.append(call)
+        if not self._merging:  # it may not have looked again; one that still has the mark will
+            with self._lock:
+                self._merge_rest()
+        return True
+
     def _merge_rest(self) -> None:
-        """Merge what signal handlers logged meanwhile, here or on threads that must not wait for this one."""
+        """Merge what other threads left to this one, and what signal handlers logged meanwhile."""
         while self._calls:
             self._merging = threading.get_ident()
             try:
@@ -180,6 +203,7 @@ class Core:
     def close(self) -> None:
         """Commit the open row, whatever becomes of its delivery, and take no more."""
         with self._lock:
+            self._merge_rest()
             self._merge("commit", _NOTHING, None, commit=True)
 
     def rewind(self, step: int) -> None:
