@@ -28,6 +28,7 @@ ARGUMENTS = {
     "add": (({"seconds": 0.5},), {}),
     "alert": (("title",), {"level": "error"}),
     "mark_failed": ((ValueError("x"),), {}),
+    "first_missing_step": ((), {}),
     "open_step": ((), {}),
     "rewind": ((7,), {}),
     "flush": ((), {}),

@@ -15,6 +15,7 @@ from trackway.tracker import (
     BackgroundPolicy,
     BackgroundTracker,
     FilteredTracker,
+    FilterPolicy,
     NoopTracker,
     RequiredTracker,
     Tracker,
@@ -23,6 +24,8 @@ from trackway.tracker import (
 
 if TYPE_CHECKING:
     from trackway.config._base import TrackerConfig
+    from trackway.store import LocalTracker
+    from trackway.tracker._backlog import Backlog
 
 __all__ = ["Member", "build", "build_bare", "context_for", "run_id_or_new"]
 
@@ -68,10 +71,17 @@ def _why_off(config: TrackerConfig) -> str | None:
     return None
 
 
-def build(config: TrackerConfig, context: RunContext, path: str) -> Member:
-    """Return the tracker of *config*, started and wrapped; *path* says in errors which one it is."""
+def build(config: TrackerConfig, context: RunContext, path: str, store: LocalTracker | None = None) -> Member:
+    """Return the tracker of *config*, started and wrapped.
+
+    Args:
+        config: Its configuration.
+        context: The run.
+        path: Says in errors which one it is.
+        store: Where the tracker can catch up from if it falls behind; None where it cannot.
+    """
     member = build_bare(config, context, path)
-    return member if member.off else Member(_wrapped(config, member.tracker, context))
+    return member if member.off else Member(_wrapped(config, member.tracker, context, store))
 
 
 def build_bare(config: TrackerConfig, context: RunContext, path: str, **more: Any) -> Member:
@@ -120,13 +130,22 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, TrackwayError) else f"{type(error).__name__}: {error}"
 
 
-def _wrapped(config: TrackerConfig, tracker: Tracker, context: RunContext) -> Tracker:
+def _wrapped(config: TrackerConfig, tracker: Tracker, context: RunContext, store: LocalTracker | None) -> Tracker:
+    policy_of_rows = filter_policy(config)
     if config.background:
         policy = config.background if isinstance(config.background, BackgroundPolicy) else None
-        tracker = BackgroundTracker(tracker, policy, required=config.required)
+        backlog = None if store is None else _backlog(tracker.name, policy_of_rows, context, store)
+        tracker = BackgroundTracker(tracker, policy, required=config.required, backlog=backlog)
+        if context.resumed:
+            tracker.make_good()
     elif config.required:
         tracker = RequiredTracker(tracker)
-    policy_of_rows = filter_policy(config)
     if policy_of_rows.passes_all:
         return tracker
     return FilteredTracker(tracker, policy_of_rows, first_step=context.next_step or 0)
+
+
+def _backlog(name: str, policy: FilterPolicy, context: RunContext, store: LocalTracker) -> Backlog:
+    from trackway.store._backlog import StoreBacklog
+
+    return StoreBacklog(store, name, lambda call: policy.call(call, call.kwargs["step"]), below=context.next_step)

@@ -19,7 +19,7 @@ from trackway.config._trackers import announce, place
 from trackway.run import Run, StepPolicy
 from trackway.store import LocalTracker
 from trackway.store._index import index_path
-from trackway.store._layout import ARTIFACTS, CONFIG, MANIFEST, MEDIA, SUMMARY, metrics_name, torn_name
+from trackway.store._layout import ARTIFACTS, CONFIG, DELIVERY, MANIFEST, MEDIA, SUMMARY, metrics_name, torn_name
 from trackway.tracker import CompositeTracker, NoopTracker, Tracker
 from trackway.tracker._interface import name_of
 
@@ -105,7 +105,7 @@ class Startup:
             off = "TRACKWAY_MODE=disabled" if mode() == "disabled" else None
             self._members.append(Member(NoopTracker(name_of(entry)) if off else entry, off))
             return
-        member = build(entry, self.context, place(entries, position, "trackers"))
+        member = build(entry, self.context, place(entries, position, "trackers"), self._store)
         self._members.append(member)
         self._ours.append(member.tracker)
 
@@ -129,7 +129,7 @@ class Startup:
         rows = directory / metrics_name(rank)
         names = {rows.name, torn_name(rank), index_path(rows).name}
         if self.context.primary:
-            names |= {MANIFEST, SUMMARY, CONFIG, ARTIFACTS, MEDIA}
+            names |= {MANIFEST, SUMMARY, CONFIG, ARTIFACTS, DELIVERY, MEDIA}
         for name in names - (self._names or frozenset()):
             path = directory / name
             if path.is_dir():

@@ -177,14 +177,17 @@ class Core:
 
     def _commit(self, row: Committed) -> None:
         self.committed += 1
+        sinks = self.notifier.sinks
         if self._append is not None:
             try:
+                if sinks and self._store is not None:
+                    row = Committed(row.step, row.time, row.values, self._store.place(row.step, row.time))
                 self._news = self._append(row.step, row.time, row.values) or self._news
             except Exception as error:
                 self._ledger.fail("store", error, _CURE)
         if self._own_summary is not None:
             self._own_summary.update(row.values)
-        if self.notifier.sinks:
+        if sinks:
             self.notifier.put(row)
 
     def _say_late(self, step: int | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 from trackway.errors import StepError
 from trackway.store import merge
 from trackway.tracker import check_step
+from trackway.tracker._backlog import Place
 from trackway.values import Row
 
 __all__ = ["Committed", "OpenRows", "StepPolicy"]
@@ -24,6 +25,8 @@ class Committed(NamedTuple):
     time: float
     """When it was begun, in seconds since 1970."""
     values: Row
+    place: Place | None = None
+    """Where the store has it; None without a store."""
 
 
 @final

@@ -84,4 +84,5 @@ class _Backends:
     def __call__(self, row: Committed) -> None:
         call = Call("log", (row.values,), {"step": row.step, "commit": True})
         call.shared = True
+        call.origin = row.place
         self._trackers.receive(call)

@@ -12,6 +12,7 @@ from trackway.errors import ConfigError
 __all__ = [
     "ARTIFACTS",
     "CONFIG",
+    "DELIVERY",
     "FORMAT",
     "MANIFEST",
     "MEDIA",
@@ -30,6 +31,7 @@ MANIFEST = "run.json"
 SUMMARY = "summary.json"
 ARTIFACTS = "artifacts"
 MEDIA = "media"
+DELIVERY = "delivery"
 
 _MAX_BYTES = 120
 _MAX_SUFFIX = 16

@@ -18,12 +18,13 @@ from trackway.errors import ConfigError, TrackerFinishError
 from trackway.store._layout import absolute, metrics_name, torn_name
 from trackway.store._lease import Lock, claim
 from trackway.store._media import MediaFolder
-from trackway.store._output import TICK, Output
+from trackway.store._output import TICK, Output, let_go
 from trackway.store._query import Query
 from trackway.store._records import Records
 from trackway.store._ticker import Ticker
 from trackway.store._writer import LineWriter
 from trackway.tracker import Ledger, Lifecycle, Report, Tracker, check_step, process_rank
+from trackway.tracker._backlog import Place
 from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._states import Preempted
 from trackway.values import Row, encode, normalise, resolve
@@ -107,7 +108,7 @@ class LocalTracker(Tracker):
         _open_trackers.add(self)
         self._ticker = Ticker(self._output.tick, min(sync_interval, TICK), "trackway-local")
         self._ticker.start()
-        self._dropped = weakref.finalize(self, _let_go, self._output, self._ticker, self._life)
+        self._dropped = weakref.finalize(self, let_go, self._output, self._ticker, self._life)
         self._dropped.atexit = False  # see _keep_all
         _notices.logger.info("local: run %s is kept in %s", self.run_id, self.directory)
         if self._records is not None and self._records.had_finished:
@@ -193,6 +194,14 @@ class LocalTracker(Tracker):
         The caller holds `lock`; where this returns True it calls `tell` afterwards.
         """
         return self._output.append
+
+    def place(self, step: int, time: float) -> Place:
+        """Return where the row will stand that is appended next; the caller holds `lock`."""
+        return Place(self._rows.offset, step, time, self._output.attempt)
+
+    def write_rows(self) -> bool:
+        """Have the rows that were taken in the file; return whether some still wait, because it takes none."""
+        return self._output.write_now()
 
     @property
     def lock(self) -> threading.RLock:
@@ -331,8 +340,7 @@ class LocalTracker(Tracker):
     def flush(self) -> None:
         """Wait until rows, summary, hyper-parameters and run.json are on the disk, as far as it takes them."""
         wait_for_callbacks()
-        if self._life.accepts("flush"):
-            self._output.write_all()
+        self.save()
 
     def save(self) -> None:
         """Do as `flush`, but wait for no compiled function: for the last moment of a process, on any thread."""
@@ -366,14 +374,6 @@ class LocalTracker(Tracker):
 def _media_failed(ledger: Ledger, path: str, error: Exception) -> None:
     reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
     ledger.drop(path, f"its file could not be written: {reason}")
-
-
-def _let_go(output: Output, ticker: Ticker, life: Lifecycle) -> None:
-    """A tracker that nobody holds any more leaves what it has on disk, and neither thread nor open file behind."""
-    if not life.foreign:
-        ticker.stop(wait=False)  # this may be called in the midst of anything
-        output.write_all()
-        output.close()
 
 
 def _keep_all() -> None:

@@ -17,11 +17,12 @@ from trackway.store._lease import HEARTBEAT
 from trackway.store._media import MediaFolder
 from trackway.store._records import Records
 from trackway.store._reopen import Tail
+from trackway.store._ticker import Ticker
 from trackway.store._writer import LineWriter
-from trackway.tracker import Ledger, check_step
+from trackway.tracker import Ledger, Lifecycle, check_step
 from trackway.values import Row
 
-__all__ = ["TICK", "Output"]
+__all__ = ["TICK", "Output", "let_go"]
 
 _CURE = "; training goes on"
 TICK = 0.2
@@ -282,6 +283,13 @@ class Output:
         except OSError as error:
             self._ledger.fail("sync", error, _CURE)
 
+    def write_now(self) -> bool:
+        """Write the rows that were taken; return whether some still wait, because the file takes none."""
+        with self._lock:
+            self.write_batch()
+            self.rows.drain_if_due()
+            return bool(self.rows.waiting)
+
     def tick(self) -> None:
         """Do what is done beside the training: write rows that wait for company, and about once a second the rest."""
         with self._lock:
@@ -316,3 +324,11 @@ class Output:
         with self._lock:
             self.rows.close()
             return self.rows.lost
+
+
+def let_go(output: Output, ticker: Ticker, life: Lifecycle) -> None:
+    """Leave what a tracker that nobody holds any more has on disk, and neither thread nor open file behind."""
+    if not life.foreign:
+        ticker.stop(wait=False)  # this may be called in the midst of anything
+        output.write_all()
+        output.close()

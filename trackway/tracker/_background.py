@@ -11,14 +11,15 @@ from typing import ClassVar, final
 from trackway import _notices
 from trackway._locks import new_lock
 from trackway.errors import FatalTrackerError
+from trackway.tracker._backlog import Backlog
 from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._dispatch import Call, ForwardingTracker
 from trackway.tracker._interface import Tracker, check_tracker, name_of
-from trackway.tracker._isolation import fatal
 from trackway.tracker._ledger import Ledger, Lifecycle, Report
 from trackway.tracker._policy import BackgroundPolicy
 from trackway.tracker._queue import CallQueue
 from trackway.tracker._staging import Staging
+from trackway.tracker._worker import Worker
 
 __all__ = ["BackgroundTracker"]
 
@@ -33,6 +34,9 @@ class BackgroundTracker(ForwardingTracker):
     Thread-safe. In a forked child every method does nothing and is counted. A program that ends without `finish`
     still delivers what is queued, within `policy.finish_timeout`.
 
+    A tracker of a run with a run directory loses no row by being slow or out of reach: what the queue does not hold is
+    read from the directory, and what is not delivered when the process ends is when the run is continued.
+
     Attributes:
         tracker: The tracker behind; only its worker thread calls it.
         policy: The limits, see `BackgroundPolicy`.
@@ -43,13 +47,21 @@ class BackgroundTracker(ForwardingTracker):
     workers: ClassVar[int] = 0
     """Threads started in this process so far."""
 
-    def __init__(self, tracker: Tracker, policy: BackgroundPolicy | None = None, *, required: bool = False) -> None:
+    def __init__(
+        self,
+        tracker: Tracker,
+        policy: BackgroundPolicy | None = None,
+        *,
+        required: bool = False,
+        backlog: Backlog | None = None,
+    ) -> None:
         """Serve *tracker*; the thread starts with the first call.
 
         Args:
             tracker: The tracker to call in the background.
             policy: Queue limit, what happens when it is full, and time-outs; None takes the defaults.
             required: Whether a failure of *tracker* is raised, as `FatalTrackerError`, from the next call.
+            backlog: The rows that a store has for it; `trackway.start` gives it that of the run directory.
         """
         self.tracker = check_tracker(tracker, "BackgroundTracker")
         self.name = name_of(tracker)
@@ -57,14 +69,20 @@ class BackgroundTracker(ForwardingTracker):
         self._required = required
         self._ledger = Ledger(self.name)
         self._life = Lifecycle(self._ledger)
-        self._queue = CallQueue(self.policy)
+        self._queue = CallQueue(self.policy, spills=backlog is not None)
         self._on_device: deque[Call] = deque()
         self._staging = Staging()
+        self._worker = Worker(
+            tracker,
+            self.policy,
+            self._queue,
+            ledger=self._ledger,
+            staging=self._staging,
+            backlog=backlog,
+            required=required,
+        )
+        self._keeps_rows = backlog is not None
         self._dropped = 0
-        self._dealt_with = 0
-        self._failed_in_a_row = 0
-        self._fatal: FatalTrackerError | None = None
-        self._worker: threading.Thread | None = None
         self._lock = new_lock()
         self._finished: threading.Event | None = None
         self._deadline = 0.0
@@ -81,17 +99,31 @@ class BackgroundTracker(ForwardingTracker):
         """Return the tracker's open step; answered by the tracker itself, ahead of what is queued."""
         return self.tracker.open_step()
 
+    def first_missing_step(self) -> int | None:
+        """Return what the tracker itself says, ahead of what is queued."""
+        return self.tracker.first_missing_step()
+
+    def make_good(self) -> None:
+        """Have the rows of the run delivered, ahead of others, that an earlier process kept and could not deliver."""
+        if self._keeps_rows:
+            self._enqueue(Call("first_missing_step"))
+
     def flush(self) -> None:
-        """Wait until everything queued is delivered and flushed, at most `policy.finish_timeout` seconds."""
+        """Wait until everything queued is delivered and flushed, at most `policy.finish_timeout` seconds.
+
+        A tracker that fails and whose rows wait in the run directory is not waited for.
+        """
         wait_for_callbacks()
         if self._life.accepts("flush"):
             self._enqueue(Call("flush"))
-            self._wait("flush", self._queue.mark(), self.policy.finish_timeout)
+            if not self._worker.out:
+                self._wait("flush", self._queue.mark(), self.policy.finish_timeout)
 
     def start_finish(self) -> None:
         """Take nothing further and begin to finish, without waiting; `finish` then waits for the rest of its bound."""
         if self._life.end():
             self._deadline = time.monotonic() + self.policy.finish_timeout
+            self._worker.end_by(self._deadline)
             self._enqueue(Call("finish"))
             self._finished = self._queue.mark()
             self._queue.close()
@@ -111,16 +143,29 @@ class BackgroundTracker(ForwardingTracker):
         if finished is None:
             return
         atexit.unregister(self.finish)
+        thread = self._worker.thread
         if self._wait("finish", finished, self._deadline - time.monotonic()):
-            if self._worker is not None and self._worker is not threading.current_thread():
-                self._worker.join(1.0)
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(1.0)
             self._staging.clear()
-        if self._fatal is not None:
-            raise self._fatal
+            self._say_left()
+        if self._worker.fatal is not None:
+            raise self._worker.fatal
+
+    def _say_left(self) -> None:
+        left = self._pending()
+        if left > 0:
+            _notices.logger.warning(
+                "%s: %d rows could not be delivered in %g s; they are in the run directory, and it gets them when the "
+                "run is continued",
+                self.name,
+                left,
+                self.policy.finish_timeout,
+            )
 
     def _forward(self, call: Call) -> None:
-        if self._fatal is not None:
-            raise self._fatal
+        if self._worker.fatal is not None:
+            raise self._worker.fatal
         if not self._life.accepts(call.method):
             return
         if call.is_row and call.payload is not None:
@@ -144,7 +189,7 @@ class BackgroundTracker(ForwardingTracker):
 
     def _enqueue(self, call: Call) -> None:
         if not self._start_once():
-            self._deliver(call)
+            self._worker.take(call)
             return
         dropped = self._queue.put(call)
         if dropped is not None:
@@ -155,57 +200,21 @@ class BackgroundTracker(ForwardingTracker):
 
     def _start_once(self) -> bool:
         """Return whether the worker runs; an interpreter that is shutting down starts no more threads."""
-        if self._worker is not None:
+        if self._worker.thread is not None:
             return True
         with self._lock:
-            if self._worker is None:
-                worker = threading.Thread(target=self._work, name=f"trackway-{self.name}", daemon=True)
-                self._worker = worker  # before the start: a signal handler that logs must not start a second one
+            if self._worker.thread is None:
                 try:
-                    worker.start()
+                    self._worker.start()
                 except RuntimeError:
-                    self._worker = None
                     return False
                 atexit.register(self.finish)
                 BackgroundTracker.workers += 1
         return True
 
-    def _work(self) -> None:
-        while (item := self._queue.take()) is not None:
-            if isinstance(item, Call):
-                self._deliver(item)
-                self._dealt_with += item.is_row
-            else:
-                item.set()
-
-    def _deliver(self, call: Call) -> None:
-        if self._failed_in_a_row >= self.policy.disable_after and call.method != "finish":
-            self._staging.release(call)
-            self._ledger.drop(call.method, f"given up after {self._failed_in_a_row} failed calls in a row")
-            return
-        try:
-            call.on(self.tracker)
-        except BaseException as error:  # the worker must outlive even a backend that calls sys.exit
-            self._failed_in_a_row += 1
-            self._ledger.fail(call.method, error, "; training goes on")
-            self._note_fatal(call, error)
-            return
-        finally:
-            self._staging.release(call)
-        self._failed_in_a_row = 0
-        if call.is_row:
-            self._ledger.deliver()
-
-    def _note_fatal(self, call: Call, error: BaseException) -> None:
-        if self._fatal is not None:
-            return
-        if isinstance(error, FatalTrackerError):  # of a required member behind
-            self._fatal = error
-        elif self._required:
-            self._fatal = fatal(self.name, call.method, error)
-
     def _wait(self, method: str, mark: threading.Event, seconds: float) -> bool:
-        if self._worker is None or self._worker is threading.current_thread():
+        thread = self._worker.thread
+        if thread is None or thread is threading.current_thread():
             return True  # the callers deliver themselves, or the tracker calls its own wrapper
         if mark.wait(max(0.0, seconds)):
             return True
@@ -214,9 +223,9 @@ class BackgroundTracker(ForwardingTracker):
             f"{self._pending()} rows are still queued. {self.report()}"
         )
         _notices.logger.warning("%s", message)
-        if self._required and self._fatal is None:
-            self._fatal = FatalTrackerError(message)
+        if self._required and self._worker.fatal is None:
+            self._worker.fatal = FatalTrackerError(message)
         return False
 
     def _pending(self) -> int:
-        return self._ledger.report().accepted - self._dropped - self._dealt_with
+        return self._ledger.report().accepted - self._dropped - self._worker.dealt_with

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar, cast, final
 
+from trackway.tracker._backlog import Place
 from trackway.tracker._interface import Tracker
 from trackway.tracker._queued_first import QUEUED_FIRST, with_queued_first
 from trackway.tracker._steps import PendingStep, check_step
@@ -56,9 +57,10 @@ class Call:
         payload: The mapping among them, normalised; None for a method without one.
         pending: Whether a value or the step is still on a device, or was when the call was made up.
         shared: Whether several trackers get the call, so that each needs a payload of its own.
+        origin: Where a store has the row that the call brings; None where none has it.
     """
 
-    __slots__ = ("_resolved", "args", "kwargs", "method", "payload", "pending", "shared")
+    __slots__ = ("_resolved", "args", "kwargs", "method", "origin", "payload", "pending", "shared")
 
     def __init__(self, method: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Make up a call of *method*; raises what `check_step` and `normalise` raise."""
@@ -71,6 +73,7 @@ class Call:
         self.method = method
         self.payload: Row | None = None
         self.shared = False
+        self.origin: Place | None = None
         self._resolved: Call | None = None
         position, name = _PAYLOADS.get(method, (None, None))
         if position is not None and position < len(args):
@@ -92,7 +95,7 @@ class Call:
         """
         call = cls.__new__(cls)
         call.pending = type(step) is PendingStep
-        call.method, call.args, call.payload, call.shared = "log", (row,), row, False
+        call.method, call.args, call.payload, call.shared, call.origin = "log", (row,), row, False, None
         call.kwargs = {"step": step if call.pending else check_step(step), "commit": commit}
         call._resolved = None  # noqa: SLF001 - of the same class
         return call
@@ -138,7 +141,7 @@ class Call:
     def with_payload(self, row: Row) -> Call:
         """Return the call with its payload replaced by *row*."""
         call = Call.__new__(Call)
-        call.method, call.payload, call.shared = self.method, row, self.shared
+        call.method, call.payload, call.shared, call.origin = self.method, row, self.shared, self.origin
         call.pending = row.pending or type(self.kwargs.get("step")) is PendingStep
         call._resolved = None  # noqa: SLF001 - of the same class
         call.args = tuple([row if value is self.payload else value for value in self.args])

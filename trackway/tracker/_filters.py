@@ -90,6 +90,16 @@ class FilterPolicy:
         passed.downgrades = (*passed.downgrades, *lost)
         return passed
 
+    def call(self, call: Call, step: int) -> Call | None:
+        """Return *call*, which brings a row of *step*, as the tracker is to see it; None where it is not to."""
+        row = call.payload
+        if row is None or (step % self.every_steps and not row.has_media):
+            return None
+        passed = self.row(row)
+        if not passed and row:
+            return None
+        return call if passed is row else call.with_payload(passed)
+
     def _passes(self, key: str) -> bool:
         if self._included is not None and not self._included.match(key):
             return False
@@ -123,16 +133,12 @@ class FilteredTracker(ForwardingTracker):
         return (self.tracker,)
 
     def _forward(self, call: Call) -> Any:
-        row = call.payload
-        if call.method not in _NAMED or row is None:
+        if call.method not in _NAMED or call.payload is None:
             return call.on(self.tracker)
+        step = 0  # of a summary, which always passes
         if call.method == "log":
             # rows that do not pass count too, so the tracker behind cannot number the rows by itself
             step = self._steps.take(call.kwargs.get("step"))
-            if step % self.policy.every_steps and not row.has_media:
-                return None
             call = call.with_step(step)
-        passed = self.policy.row(row)
-        if not passed and row:
-            return None
-        return (call if passed is row else call.with_payload(passed)).on(self.tracker)
+        passed = self.policy.call(call, step)
+        return None if passed is None else passed.on(self.tracker)

@@ -97,6 +97,15 @@ class Tracker(ABC):
         """Return the step of the row now open, or None where the tracker keeps no open row."""
         return None
 
+    def first_missing_step(self) -> int | None:
+        """Return the first step of this run that is not yet where this tracker keeps rows; the default is None.
+
+        A run that is continued asks before anything else, and has the rows from that step on, which its store kept,
+        delivered first. A service that answers gets what an earlier process could not send, each row once. None means
+        that it is not known: what was handed to the tracker before is then taken to have arrived.
+        """
+        return None
+
     def rewind(self, step: int) -> None:
         """Note that the rows from *step* on are superseded by those that follow. The default ignores it.
 

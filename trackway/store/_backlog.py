@@ -1,0 +1,175 @@
+"""The rows of a run directory, for a tracker that did not get them as they were committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import orjson
+
+from trackway.store._atomic import RecordFile
+from trackway.store._layout import DELIVERY, metrics_name, safe_name
+from trackway.store._local import LocalTracker
+from trackway.store._revive import revive
+from trackway.store._scan import BLOCK, attempt_of, parse_row
+from trackway.tracker import Call
+from trackway.tracker._backlog import Gap, Place
+
+__all__ = ["StoreBacklog"]
+
+_INTERVAL = 1.0
+_POLL = 0.1
+
+Keep = Callable[[Call], Call | None]
+"""Returns a row as one tracker is to see it; None where it is not to see it at all."""
+
+
+class _Delivered(NamedTuple):
+    """The last row that a tracker got."""
+
+    attempt: int
+    step: int
+
+
+@final
+class StoreBacklog:
+    """Reads rows of *store* again, and notes how far its tracker has come. For one thread."""
+
+    def __init__(self, store: LocalTracker, name: str, keep: Keep, *, below: int | None = None) -> None:
+        """Serve the tracker *name*.
+
+        Args:
+            store: The open run directory.
+            name: What the tracker is called in the configuration.
+            keep: What the tracker is to see of a row.
+            below: The step at which this process goes on: rows from there on are about to be superseded.
+        """
+        self._store = store
+        self._path = store.directory / metrics_name(store.rank)
+        self._keep = keep
+        self._below = below
+        suffix = f".rank{store.rank}" if store.rank else ""
+        path = store.directory / DELIVERY / f"{safe_name(name)}{suffix}.json"
+        self._delivered = _read(path)
+        self._file = RecordFile(path, self._render, _INTERVAL)
+
+    def calls(self, gap: Gap, given_up: Callable[[], bool]) -> Iterator[Call]:
+        """Yield the rows of *gap*; see `Backlog.calls`."""
+        begun = False
+        for place, row in self._following(gap.first.offset, given_up):
+            same = (place.step, place.time, place.attempt)
+            begun = begun or same == gap.first[1:]
+            if begun and (call := self._call(row, place)) is not None:
+                yield call
+            if begun and same == gap.last[1:]:
+                return
+
+    def _following(self, offset: int, given_up: Callable[[], bool]) -> Iterator[tuple[Place, dict[str, Any]]]:
+        """Yield the rows from *offset* on, also those that are yet to be written."""
+        while True:
+            waiting = self._store.write_rows()
+            for end, line in _lines(self._path, offset):
+                row = parse_row(line)
+                if row is not None:
+                    yield Place(offset, row["_step"], row.get("_time", 0.0), attempt_of(row)), row
+                offset = end
+            if not waiting or given_up():
+                return
+            time.sleep(_POLL)
+
+    def missing(self, first_missing_step: int | None) -> Iterator[Call]:
+        """Yield what the tracker lacks of what is in the file; see `Backlog.missing`."""
+        delivered, start = self._delivered, first_missing_step
+        if start is None:
+            if delivered is None:
+                return
+            start = delivered.step + 1
+        begun = _attempts(self._path)
+        if delivered is not None:
+            behind = [step for attempt, step in begun.items() if attempt > delivered.attempt and step < start]
+            if behind:
+                start = min(behind)
+                yield Call("rewind", (start,))
+        for offset, line in _numbered(self._path):
+            row = parse_row(line)
+            if row is None or row["_step"] < start or (self._below is not None and row["_step"] >= self._below):
+                continue
+            attempt = attempt_of(row)
+            if any(later > attempt and row["_step"] >= step for later, step in begun.items()):
+                continue
+            call = self._call(row, Place(offset, row["_step"], row.get("_time", 0.0), attempt))
+            if call is not None:
+                yield call
+
+    def _call(self, row: dict[str, Any], place: Place) -> Call | None:
+        call = Call.of_row(revive(row, self._store.directory), place.step, commit=True)
+        call.origin = place
+        return self._keep(call)
+
+    def note(self, place: Place) -> None:
+        """Remember that the tracker got all rows up to *place*; on the disk about a second later."""
+        last = self._delivered
+        step = place.step if last is None or last.attempt != place.attempt else max(place.step, last.step)
+        self._delivered = _Delivered(place.attempt, step)
+        self._file.dirty = True
+        if self._file.due:
+            self.save()
+
+    def save(self) -> None:
+        """Write what was noted.
+
+        Raises:
+            OSError: if that fails.
+        """
+        if self._file.dirty:
+            self._store.directory.joinpath(DELIVERY).mkdir(exist_ok=True)
+            self._file.save()
+
+    def _render(self) -> bytes:
+        assert self._delivered is not None
+        return orjson.dumps({"format": 1, **self._delivered._asdict()}) + b"\n"
+
+
+def _read(path: Path) -> _Delivered | None:
+    try:
+        noted = orjson.loads(path.read_bytes())
+        return _Delivered(int(noted["attempt"]), int(noted["step"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _attempts(path: Path) -> dict[int, int]:
+    """The first step of each attempt after the first one."""
+    begun: dict[int, int] = {}
+    for _, line in _numbered(path):
+        if b'"_attempt"' in line and (row := parse_row(line)) is not None and attempt_of(row) > 1:
+            begun.setdefault(attempt_of(row), row["_step"])
+    return begun
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset of each line that is in the file now, and the line."""
+    offset = 0
+    for end, line in _lines(path, 0):
+        yield offset, line
+        offset = end
+
+
+def _lines(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each whole line from *offset* on, and where it ends; *offset* may lie in the midst of one."""
+    try:
+        file = path.open("rb", buffering=BLOCK)
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(max(0, offset - 1))
+        if offset:
+            skipped = file.readline()
+            offset += len(skipped) - 1
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            yield offset, line
