@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
+# Processes that share the tests, file by file.
+WORKERS := -n auto --maxprocesses 4 --dist loadfile
 
 # What each part of the environment holds, beside trackway itself.
 demo_packages := --editable '.[profiling]' --group examples
@@ -18,7 +20,7 @@ bench_packages := --editable '.[jax]' 'polars>=1.12' expr-tracker==0.4.1 trackio
 # What the capture tests run on besides the newest JAX: older versions of it, and what it is going to turn on.
 jax_versions := 0.8.3 0.9.2
 jax_switches := JAX_REMAT3,JAX_CUSTOM_VJP3
-capture_tests := tests/capture --ignore tests/capture/fuzz -m "not frameworks and not slow"
+capture_tests := tests/capture --ignore tests/capture/fuzz -m "not frameworks and not slow" $(WORKERS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench bench-more bench-jax check-jax docs clean lint test-server wheel
@@ -32,7 +34,7 @@ demo: $(VENV)/.ready-demo ## train a small network on handwritten digits, tracke
 	$(BIN)/python examples/train_digits.py
 
 test: $(VENV)/.ready-test ## run the tests that need no server, browser or system package
-	$(PYTEST) -m "not server and not site"
+	$(PYTEST) $(WORKERS) -m "not server and not site"
 
 check: lint docs wheel test test-server check-jax ## everything: linters, types, documentation, the built wheel, all tests
 

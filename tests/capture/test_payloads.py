@@ -72,7 +72,21 @@ def run(make, tracker, times=2):
         (lambda x: np.float64(1) / 3, float(np.float32(1 / 3))),
         (lambda x: 2**70, 2.0**70),
     ],
-    ids=str,
+    ids=[
+        "dataclass",
+        "tuple",
+        "deque",
+        "nested",
+        "generator",
+        "array",
+        "names",
+        "one",
+        "none",
+        "empty",
+        "numbers",
+        "numpy",
+        "huge",
+    ],
 )
 def test_structures_with_traced_values_arrive_whole(tracker, make, expected):
     """Whatever holds the traced values, the row has them, at the second execution too."""

@@ -313,7 +313,7 @@ def test_a_killed_process_delivers_the_rest_next_time(tmp_path):
     with start(tmp_path, service) as run:
         for step in range(10):
             run.log({"x": step}, step=step)
-    assert (tmp_path / "run" / "delivery" / "service.json").read_bytes() == b'{"format":1,"attempt":1,"step":9}\n'
+    assert (tmp_path / "run" / "delivery" / "ServiceConfig.json").read_bytes() == b'{"format":1,"attempt":1,"step":9}\n'
     assert len(StoredRun(tmp_path / "run").history(None)) == 10
 
 
@@ -323,3 +323,32 @@ def test_a_start_that_fails_leaves_no_note(tmp_path):
     with pytest.raises(trackway.errors.ConfigError):
         start(tmp_path, Service(), more=[broken, LocalConfig(label="a")])
     assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_note_is_none(tmp_path):
+    """A note that cannot be read says nothing: the run is continued, with the new rows alone."""
+    with start(tmp_path, Service()) as run:
+        run.log({"x": 0}, step=0)
+    for damage in (b"{", b"[]", b'{"step":"x","attempt":1}'):
+        (tmp_path / "run" / "delivery" / "ServiceConfig.json").write_bytes(damage)
+        service = Service()
+        with start(tmp_path, service) as run:
+            run.log({"x": 1})
+        assert len(service.rows) == 1
+
+
+def test_two_trackers_of_one_name_have_a_note_each(tmp_path):
+    """How far the one came says nothing about the other."""
+    ahead, away = Service(), Service()
+    away.up.clear()
+    policy = BackgroundPolicy(disable_after=1, finish_timeout=0.5)
+    with trackway.start(
+        [ServiceConfig(ahead), ServiceConfig(away, background=policy)], dir=tmp_path, run_id="run"
+    ) as run:
+        run.log({"x": 0}, step=0)
+    away.up.set()
+    first, second = Service(), Service()
+    with trackway.start([ServiceConfig(first), ServiceConfig(second)], dir=tmp_path, run_id="run") as run:
+        run.log({"x": 1})
+    assert [step for step, _ in first.rows] == [1]
+    assert [step for step, _ in second.rows] == [0, 1]

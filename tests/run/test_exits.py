@@ -346,7 +346,7 @@ def test_values_on_a_device_are_waited_for(tmp_path, last, code, state):
     """Rows whose values are still being computed, in compiled functions too, are delivered before JAX is taken down."""
     program = f"""
     import trackway
-    run = begin(BackgroundTracker(Lines()))
+    run = begin(BackgroundTracker(Lines()), step_policy="allow")  # a busy machine may call the host back late
     trackway.set_global_tracker(run)
     import jax, jax.numpy as jnp
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
 from trackway import _notices
 from trackway.config._context import RunContext, entered, fresh_context, run_context
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from trackway.store import LocalTracker
     from trackway.tracker._backlog import Backlog
 
-__all__ = ["Member", "build", "build_bare", "context_for", "run_id_or_new"]
+__all__ = ["Backlogs", "Member", "build", "build_bare", "context_for", "run_id_or_new"]
 
 
 class Member(NamedTuple):
@@ -71,17 +72,17 @@ def _why_off(config: TrackerConfig) -> str | None:
     return None
 
 
-def build(config: TrackerConfig, context: RunContext, path: str, store: LocalTracker | None = None) -> Member:
+def build(config: TrackerConfig, context: RunContext, path: str, backlogs: Backlogs | None = None) -> Member:
     """Return the tracker of *config*, started and wrapped.
 
     Args:
         config: Its configuration.
         context: The run.
         path: Says in errors which one it is.
-        store: Where the tracker can catch up from if it falls behind; None where it cannot.
+        backlogs: What the tracker can catch up from if it falls behind; None where it cannot.
     """
     member = build_bare(config, context, path)
-    return member if member.off else Member(_wrapped(config, member.tracker, context, store))
+    return member if member.off else Member(_wrapped(config, member.tracker, context, backlogs))
 
 
 def build_bare(config: TrackerConfig, context: RunContext, path: str, **more: Any) -> Member:
@@ -130,11 +131,12 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, TrackwayError) else f"{type(error).__name__}: {error}"
 
 
-def _wrapped(config: TrackerConfig, tracker: Tracker, context: RunContext, store: LocalTracker | None) -> Tracker:
+def _wrapped(config: TrackerConfig, tracker: Tracker, context: RunContext, backlogs: Backlogs | None) -> Tracker:
     policy_of_rows = filter_policy(config)
     if config.background:
         policy = config.background if isinstance(config.background, BackgroundPolicy) else None
-        backlog = None if store is None else _backlog(tracker.name, policy_of_rows, context, store)
+        name = config.label or type_name(type(config))
+        backlog = None if backlogs is None else backlogs.make(name, policy_of_rows, context.next_step)
         tracker = BackgroundTracker(tracker, policy, required=config.required, backlog=backlog)
         if context.resumed:
             tracker.make_good()
@@ -145,7 +147,22 @@ def _wrapped(config: TrackerConfig, tracker: Tracker, context: RunContext, store
     return FilteredTracker(tracker, policy_of_rows, first_step=context.next_step or 0)
 
 
-def _backlog(name: str, policy: FilterPolicy, context: RunContext, store: LocalTracker) -> Backlog:
-    from trackway.store._backlog import StoreBacklog
+@final
+class Backlogs:
+    """Makes what the trackers of a run catch up from: the rows of *store*, and a note for each of how far it came."""
 
-    return StoreBacklog(store, name, lambda call: policy.call(call, call.kwargs["step"]), below=context.next_step)
+    def __init__(self, store: LocalTracker) -> None:
+        self._store = store
+        self._names: Counter[str] = Counter()
+
+    def make(self, name: str, policy: FilterPolicy, next_step: int | None) -> Backlog:
+        """Return that of the tracker called *name*, which sees what *policy* lets pass of the rows before *next_step*.
+
+        Of several of one name each has a note of its own, by their order.
+        """
+        from trackway.store._backlog import StoreBacklog
+
+        self._names[name] += 1
+        number = self._names[name]
+        note = name if number == 1 else f"{name}-{number}"
+        return StoreBacklog(self._store, note, lambda call: policy.call(call, call.kwargs["step"]), below=next_step)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
-from trackway.config._build import Member, build, build_bare
+from trackway.config._build import Backlogs, Member, build, build_bare
 from trackway.config._context import RunContext
 from trackway.config._environment import mode
 from trackway.config._resume import ResumeState, check_resume, is_there
@@ -44,6 +44,7 @@ class Startup:
         self._members: list[Member] = []
         self._ours: list[Tracker] = []  # those that were started here
         self._store: LocalTracker | None = None
+        self._backlogs: Backlogs | None = None
         self._run: Run | None = None
         self._names: frozenset[str] | None = None  # what the directory held; None where there was none
         self._new = False  # whether what the directory holds is of this start
@@ -85,6 +86,7 @@ class Startup:
         member = build_bare(dataclasses.replace(local, dir=None), self.context, path, exclusive=True)
         if not member.off:
             self._store = cast("LocalTracker", member.tracker)
+            self._backlogs = Backlogs(self._store)
             self._ours.append(self._store)
         return member
 
@@ -105,7 +107,7 @@ class Startup:
             off = "TRACKWAY_MODE=disabled" if mode() == "disabled" else None
             self._members.append(Member(NoopTracker(name_of(entry)) if off else entry, off))
             return
-        member = build(entry, self.context, place(entries, position, "trackers"), self._store)
+        member = build(entry, self.context, place(entries, position, "trackers"), self._backlogs)
         self._members.append(member)
         self._ours.append(member.tracker)
 

@@ -21,16 +21,17 @@ __all__ = ["StoreBacklog"]
 
 _INTERVAL = 1.0
 _POLL = 0.1
+_FIRST = -(2**63)
 
 Keep = Callable[[Call], Call | None]
 """Returns a row as one tracker is to see it; None where it is not to see it at all."""
 
 
 class _Delivered(NamedTuple):
-    """The last row that a tracker got."""
+    """The last row that a tracker got; without a step, none."""
 
     attempt: int
-    step: int
+    step: int | None
 
 
 @final
@@ -52,8 +53,11 @@ class StoreBacklog:
         self._below = below
         suffix = f".rank{store.rank}" if store.rank else ""
         path = store.directory / DELIVERY / f"{safe_name(name)}{suffix}.json"
-        self._delivered = _read(path)
+        self._before = _read(path)
+        # of a run that is continued, a tracker that is new to it is not owed what was there before
+        self._delivered = self._before or _Delivered(store.attempt, None if below is None else below - 1)
         self._file = RecordFile(path, self._render, _INTERVAL)
+        self._file.dirty = self._before is None
 
     def calls(self, gap: Gap, given_up: Callable[[], bool]) -> Iterator[Call]:
         """Yield the rows of *gap*; see `Backlog.calls`."""
@@ -81,11 +85,11 @@ class StoreBacklog:
 
     def missing(self, first_missing_step: int | None) -> Iterator[Call]:
         """Yield what the tracker lacks of what is in the file; see `Backlog.missing`."""
-        delivered, start = self._delivered, first_missing_step
+        delivered, start = self._before, first_missing_step
         if start is None:
             if delivered is None:
                 return
-            start = delivered.step + 1
+            start = _FIRST if delivered.step is None else delivered.step + 1
         begun = _attempts(self._path)
         if delivered is not None:
             behind = [step for attempt, step in begun.items() if attempt > delivered.attempt and step < start]
@@ -111,8 +115,8 @@ class StoreBacklog:
     def note(self, place: Place) -> None:
         """Remember that the tracker got all rows up to *place*; on the disk about a second later."""
         last = self._delivered
-        step = place.step if last is None or last.attempt != place.attempt else max(place.step, last.step)
-        self._delivered = _Delivered(place.attempt, step)
+        behind = last.step is None or last.attempt != place.attempt or last.step < place.step
+        self._delivered = _Delivered(place.attempt, place.step if behind else last.step)
         self._file.dirty = True
         if self._file.due:
             self.save()
@@ -128,14 +132,13 @@ class StoreBacklog:
             self._file.save()
 
     def _render(self) -> bytes:
-        assert self._delivered is not None
         return orjson.dumps({"format": 1, **self._delivered._asdict()}) + b"\n"
 
 
 def _read(path: Path) -> _Delivered | None:
     try:
         noted = orjson.loads(path.read_bytes())
-        return _Delivered(int(noted["attempt"]), int(noted["step"]))
+        return _Delivered(int(noted["attempt"]), None if noted["step"] is None else int(noted["step"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -20,10 +20,11 @@ class BackgroundPolicy:
     Attributes:
         queue_size: Rows that may wait for the tracker before *on_full* applies.
         on_full: What happens to a row when the queue is full. "drop_newest" drops that row, "drop_oldest" the one
-            that waited longest, "block" waits up to *block_timeout* and then drops the row. "spill" is for
-            a tracker beside a store that it can catch up from later; without one it acts as "drop_newest".
+            that waited longest, "block" waits up to *block_timeout* and then drops the row. "spill" leaves it to the
+            run directory, from which the tracker reads it; without one it acts as "drop_newest".
         block_timeout: Seconds that a caller waits at most under "block".
-        disable_after: Failed calls in a row after which the tracker is given up; later rows are counted as dropped.
+        disable_after: Failed calls in a row after which the rows wait in the run directory, and the tracker is tried
+            again now and then. Without one it is given up, and later rows are counted as dropped.
         finish_timeout: Seconds that `flush` and `finish` wait at most for what is queued.
 
     Raises:

@@ -91,6 +91,7 @@ class Worker:
         self._ending.set()
 
     def _work(self) -> None:
+        self._save()
         while (item := self._queue.take()) is not None:
             if isinstance(item, Gap):
                 self._catch_up(item)
