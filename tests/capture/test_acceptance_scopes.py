@@ -252,3 +252,22 @@ def test_scope_names_are_checked():
     for wrong in ("", "/", 3, None):
         with pytest.raises(ValueError, match="scope"), trackway.scope(wrong):
             pass
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_checkpoint_in_a_scope_has_its_name_once(compiled):
+    """Going back through it, where JAX names it a second time, too; scopes of one name in one another do add up."""
+
+    def loss(x):
+        def inner(y):
+            with trackway.scope("b"):
+                return trackway.watch_grad(y, "gradient", stat="mean") * 2
+
+        with trackway.scope("a"):
+            x = jax.checkpoint(inner)(x)
+            with trackway.scope("a"):
+                return jax.checkpoint(lambda z: jax.checkpoint(inner)(z) + 1)(x)
+
+    gradient = trackway.capture_logging(jax.grad(loss))
+    _, logs = (jax.jit(gradient) if compiled else gradient)(jnp.float32(3.0))
+    assert {name: float(value) for name, value in logs.items()} == {"a/b/gradient": 4.0, "a/a/b/gradient": 2.0}

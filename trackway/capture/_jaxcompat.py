@@ -201,9 +201,25 @@ def usual_promotion() -> Iterator[None]:
 def scope_names(holder: Any) -> Iterator[str]:
     """Yield the names of the `jax.named_scope`s around an equation, or in the context of its lowering."""
     stack = getattr(getattr(holder, "source_info", holder), "name_stack", None)
-    for entry in getattr(stack, "stack", ()):
+    entries = tuple(getattr(stack, "stack", ()))
+    if getattr(getattr(holder, "primitive", None), "name", "") in _CHECKPOINTS:
+        entries = _once(entries)
+    for entry in entries:
         if type(entry).__name__ == "Scope":
             yield entry.name
+
+
+_CHECKPOINTS = frozenset({"checkpoint", "remat", "remat2"})
+
+
+def _once(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the names around a checkpoint; when JAX transposes one, it gives it those that it had a second time."""
+    first = next((at for at, entry in enumerate(entries) if getattr(entry, "name", "") == "transpose"), None)
+    if first is None:
+        return entries
+    half, odd = divmod(len(entries) - first - 1, 2)
+    repeated = not odd and entries[first + 1 : first + 1 + half] == entries[first + 1 + half :]
+    return entries[: first + 1 + half] if repeated else entries
 
 
 # --- control flow and calls ---

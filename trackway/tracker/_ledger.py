@@ -116,6 +116,8 @@ class Ledger:
         self._say(key, reason, f"{self.name}: {key}: {kind}: {reason}")
 
     def _say(self, key: str, reason: str, message: str, error: BaseException | None = None) -> None:
+        if (key, reason) in self._said:  # as nearly always
+            return
         with self._lock:
             if (key, reason) in self._said or len(self._said) >= _MAX_SAID:
                 return

@@ -81,7 +81,7 @@ def _kinds(nodes: list[Log]) -> str:
         return "f"
     if reduce == "rows":
         return ""
-    if values <= BOOLS and reduce != "sum":
-        return "biu"
+    if values & BOOLS and values <= INTEGERS and reduce != "sum":
+        return "biu"  # those under one of the full names that end with this one may all be bools
     weighted = reduce == "sum" and any(node.weight for node in nodes)
     return "iu" if values <= INTEGERS and not weighted else ""
