@@ -10,10 +10,10 @@ WORKERS := -n auto --maxprocesses 4 --dist loadfile
 
 # What each part of the environment holds, beside trackway itself.
 demo_packages := --editable '.[profiling]' --group examples
-test_packages := --editable '.[frames,jax,profiling]' --group tests
+test_packages := --editable '.[frames,jax,profiling,wandb]' --group tests
 check_packages := --group check
 browser_packages := --group browser
-docs_packages := --editable '.[jax,profiling]' --group docs
+docs_packages := --editable '.[jax,profiling,wandb]' --group docs
 # The versions of the other trackers are those that the bounds were set for.
 bench_packages := --editable '.[jax]' 'polars>=1.12' expr-tracker==0.4.1 trackio==0.43
 

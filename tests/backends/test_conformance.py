@@ -131,7 +131,7 @@ class TestTensorboardBuilt(TestTensorboard):
         return tracker
 
 
-@pytest.mark.parametrize("kind", ["noop", "console", "json_logger", "local", "tensorboard"])
+@pytest.mark.parametrize("kind", ["noop", "console", "json_logger", "local", "tensorboard", "wandb"])
 class TestNotActive:
     """A backend that is disabled, or on another rank than the primary one."""
 

@@ -30,6 +30,7 @@ PATHS = {
     ],
     "trackway.tracker.tracker": ["CompositeTracker", "NoopConfig", "NoopTracker", "Tracker", "TrackerConfig"],
     "trackway.tracker.tensorboard": ["TensorboardConfig", "TensorboardTracker"],
+    "trackway.tracker.wandb": ["WandbConfig", "WandbTracker"],
     "trackway.tracker.json_logger": ["JsonLoggerConfig", "JsonLoggerTracker"],
 }
 
