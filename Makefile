@@ -10,10 +10,10 @@ WORKERS := -n auto --maxprocesses 4 --dist loadfile
 
 # What each part of the environment holds, beside trackway itself.
 demo_packages := --editable '.[profiling]' --group examples
-test_packages := --editable '.[frames,jax,profiling,wandb]' --group tests
+test_packages := --editable '.[cli,frames,jax,profiling,s3,trackio,wandb]' --group tests
 check_packages := --group check
 browser_packages := --group browser
-docs_packages := --editable '.[jax,profiling,wandb]' --group docs
+docs_packages := --editable '.[cli,jax,profiling,trackio,wandb]' --group docs
 # The versions of the other trackers are those that the bounds were set for.
 bench_packages := --editable '.[jax]' 'polars>=1.12' expr-tracker==0.4.1 trackio==0.43
 

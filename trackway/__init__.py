@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from trackway.config import TrackerConfig, Trackers, TrackingConfig, finish, start
     from trackway.errors import TrackwayError, TrackwayWarning
     from trackway.run import Run
+    from trackway.store import read_run, runs
     from trackway.tracker import (
         BackgroundPolicy,
         BackgroundTracker,
@@ -110,6 +111,8 @@ _HOME = {
     "log_hyperparameters": "tracker",
     "log_summary": "tracker",
     "mute": "capture",
+    "read_run": "store",
+    "runs": "store",
     "scope": "capture",
     "set_global_tracker": "tracker",
     "start": "config",
@@ -150,6 +153,8 @@ __all__ = [
     "log_hyperparameters",
     "log_summary",
     "mute",
+    "read_run",
+    "runs",
     "scope",
     "set_global_tracker",
     "start",

@@ -18,6 +18,7 @@ from trackway.backends.console import ConsoleTracker
 from trackway.backends.json_logger import JsonLoggerTracker
 from trackway.backends.local import LocalTracker
 from trackway.backends.tensorboard import TensorboardConfig
+from trackway.backends.trackio import TrackioConfig
 from trackway.backends.wandb import WandbConfig
 from trackway.testing import capability_table
 from trackway.tracker import Tracker
@@ -27,6 +28,7 @@ MAKERS: dict[str, Callable[[Path], Tracker]] = {
     "local": LocalTracker,
     "tensorboard": lambda folder: TensorboardConfig(str(folder)).init("run"),
     "wandb": lambda folder: WandbConfig(mode="offline", save_code=False, dir=str(folder)).init("run"),
+    "trackio": lambda folder: TrackioConfig(f"capabilities-{folder.name}").init("run"),
     "json_logger": lambda _folder: JsonLoggerTracker(_silent_logger()),
     "console": lambda _folder: ConsoleTracker(io.StringIO()),
 }

@@ -131,7 +131,7 @@ class TestTensorboardBuilt(TestTensorboard):
         return tracker
 
 
-@pytest.mark.parametrize("kind", ["noop", "console", "json_logger", "local", "tensorboard", "wandb"])
+@pytest.mark.parametrize("kind", ["noop", "console", "json_logger", "local", "tensorboard", "wandb", "trackio"])
 class TestNotActive:
     """A backend that is disabled, or on another rank than the primary one."""
 

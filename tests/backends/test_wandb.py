@@ -10,46 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from wandb_records import read_records, record_files
+from wandb_records import offline_config, read_records, record_files, records_of
 
 import trackway
-from trackway.backends import _wandb_start as starting
 from trackway.backends._wandb_steps import Steps
-from trackway.backends.wandb import WandbConfig, WandbTracker
-from trackway.config import RunContext
-from trackway.config._context import entered
-from trackway.errors import ConfigError, StepError, TrackwayWarning
+from trackway.backends.wandb import WandbTracker
+from trackway.errors import StepError, TrackwayWarning
 from trackway.testing import TrackerConformance
 from trackway.values import Audio, Histogram, Html, Image, Table, Text
 
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    """W&B keeps everything below the test's folder, and tells nobody of anything."""
-    for name in ("DIR", "CACHE_DIR", "DATA_DIR", "CONFIG_DIR"):
-        folder = tmp_path / "wandb-home" / name
-        folder.mkdir(parents=True)
-        monkeypatch.setenv(f"WANDB_{name}", str(folder))
-    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-    monkeypatch.setenv("WANDB_CONSOLE", "off")
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
-    yield
-    import wandb
-
-    if wandb.run is not None:
-        wandb.run.finish()
-
-
-def config(**fields):
-    """Return the configuration of an offline run."""
-    return WandbConfig(**{"mode": "offline", "save_code": False, "background": False, **fields})
-
-
-def records_of(folder):
-    """Return what stands in the one record file below *folder*."""
-    (path,) = record_files(folder)
-    return read_records(path)
+pytestmark = pytest.mark.usefixtures("wandb_folders")
 
 
 class TestWandb(TrackerConformance):
@@ -58,7 +28,7 @@ class TestWandb(TrackerConformance):
     def make(self, folder):
         """Start one."""
         folder.mkdir(parents=True, exist_ok=True)
-        return config(dir=str(folder)).init("run")
+        return offline_config(dir=str(folder)).init("run")
 
     def read(self, tracker, folder):
         """Read the newest record file; rows that W&B numbers otherwise say their step, and are the rows they are."""
@@ -68,14 +38,14 @@ class TestWandb(TrackerConformance):
 def _as_logged(row):
     """Return step and metrics of a row as they were logged."""
     at = row.pop("_step")
-    axis = next((name for name in ("trackway/step", "late/step") if name in row), None)
-    step = at if axis is None else row.pop(axis)
+    highest = row.pop("trackway/step", at)
+    step = row.pop("late/step", highest)
     return step, {name.removeprefix("late/"): value for name, value in row.items()}
 
 
 def test_a_run_is_read_back_as_it_was_logged(tmp_path):
     """Rows with their steps, nested names, config that changes, summary, exit code: all of it stands in the file."""
-    with trackway.start([config(tags=["a", "b"], group="g", name="shown")], dir=tmp_path, run_id="r.1") as run:
+    with trackway.start([offline_config(tags=["a", "b"], group="g", name="shown")], dir=tmp_path, run_id="r.1") as run:
         trackway.log_hyperparameters({"lr": 0.1, "model": {"width": [1, 2]}})
         for step in range(20):
             trackway.log({"loss": 1 / (step + 1), "train": {"acc": step}}, step=step)
@@ -98,7 +68,7 @@ def test_a_run_is_read_back_as_it_was_logged(tmp_path):
 
 def test_the_clients_own_reader_agrees(tmp_path):
     """`wandb leet inspect` finds the same summary and config."""
-    with trackway.start([config()], dir=tmp_path, run_id="seen"):
+    with trackway.start([offline_config()], dir=tmp_path, run_id="seen"):
         trackway.log_hyperparameters({"lr": 0.1})
         trackway.log({"loss": 0.25}, step=0)
     (path,) = record_files(tmp_path)
@@ -113,7 +83,7 @@ def test_the_clients_own_reader_agrees(tmp_path):
 def test_values_of_every_kind(tmp_path):
     """Histograms and media are W&B's own; what it has no form for is converted, counted and kept."""
     picture = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    with trackway.start([config()], dir=tmp_path, run_id="kinds") as run:
+    with trackway.start([offline_config()], dir=tmp_path, run_id="kinds") as run:
         trackway.log(
             {
                 "histogram": Histogram.from_array(np.array([0.0, 1, 2, np.nan, np.inf]), num_bins=2),
@@ -162,7 +132,7 @@ def test_values_of_every_kind(tmp_path):
 
 def test_late_rows_and_attempts_have_axes_of_their_own(tmp_path):
     """What W&B would drop for its step is there under names of its own, with the step it had."""
-    with trackway.start([config()], dir=tmp_path, run_id="late", step_policy="allow") as run:
+    with trackway.start([offline_config()], dir=tmp_path, run_id="late", step_policy="allow") as run:
         for step in range(3):
             trackway.log({"loss": step}, step=step, commit=True)
         trackway.log({"evaluation": 7}, step=1, commit=True)
@@ -175,10 +145,10 @@ def test_late_rows_and_attempts_have_axes_of_their_own(tmp_path):
         {"_step": 0, "loss": 0},
         {"_step": 1, "loss": 1},
         {"_step": 2, "loss": 2},
-        {"_step": 3, "late/evaluation": 7, "late/step": 1},
+        {"_step": 3, "late/evaluation": 7, "late/step": 1, "trackway/step": 2},
         {"_step": 4, "loss": 3, "trackway/step": 3},
-        {"_step": 5, "attempt_2/loss": -2, "attempt_2/step": 2},
-        {"_step": 6, "attempt_2/loss": -3, "attempt_2/step": 3},
+        {"_step": 5, "attempt_2/loss": -2, "attempt_2/step": 2, "trackway/step": 3},
+        {"_step": 6, "attempt_2/loss": -3, "attempt_2/step": 3, "trackway/step": 3},
         {"_step": 7, "loss": -4, "trackway/step": 4},
         {"_step": 8, "loss": -5, "trackway/step": 5},
     ]
@@ -189,7 +159,7 @@ def test_late_rows_and_attempts_have_axes_of_their_own(tmp_path):
 
 def test_calls_for_one_step_are_one_row_until_it_is_closed(tmp_path):
     """A tracker alone merges what comes for one step; what comes after `commit=True` is kept as late."""
-    tracker = config(dir=str(tmp_path)).init("merged")
+    tracker = offline_config(dir=str(tmp_path)).init("merged")
     tracker.log({"a": 1}, step=5)
     tracker.log({"b": 2}, step=5, commit=True)
     tracker.log({"c": 3}, step=5)
@@ -198,9 +168,9 @@ def test_calls_for_one_step_are_one_row_until_it_is_closed(tmp_path):
     tracker.finish()
     assert records_of(tmp_path).rows == [
         {"_step": 5, "a": 1, "b": 2},
-        {"_step": 6, "late/c": 3, "late/step": 5},
+        {"_step": 6, "late/c": 3, "late/step": 5, "trackway/step": 5},
         {"_step": 7, "d": 4, "trackway/step": 6},
-        {"_step": 8, "late/e": 5, "late/step": -3},
+        {"_step": 8, "late/e": 5, "late/step": -3, "trackway/step": 6},
     ]
 
 
@@ -209,16 +179,29 @@ def test_a_continued_run_goes_over_steps_in_an_attempt_of_its_own():
     steps = Steps(10, 9, attempt=3, begins=8)
     placed = [steps.place(step, closed=True) for step in (8, 9, 10)]
     assert placed == [
-        (10, "attempt_3/", "attempt_3/step"),
-        (11, "attempt_3/", "attempt_3/step"),
-        (12, "", "trackway/step"),
+        (10, "attempt_3/", "attempt_3/step", 9),
+        (11, "attempt_3/", "attempt_3/step", 9),
+        (12, "", "trackway/step", 10),
     ]
-    assert Steps(10, 9, attempt=2, begins=10).place(10, closed=True) == (10, "", None)
+    assert Steps(10, 9, attempt=2, begins=10).place(10, closed=True) == (10, "", None, None)
+
+
+def test_a_huge_step_leaves_room_for_those_that_follow(tmp_path):
+    """It is not W&B's own number, beyond which there would be none."""
+    tracker = offline_config(dir=str(tmp_path)).init("huge")
+    for step in (2**63 - 1, 2**63 - 1, 7):
+        tracker.log({"a": 1}, step=step, commit=True)
+    tracker.finish()
+    assert records_of(tmp_path).rows == [
+        {"_step": 0, "a": 1, "trackway/step": 2**63 - 1},
+        {"_step": 1, "late/a": 1, "late/step": 2**63 - 1, "trackway/step": 2**63 - 1},
+        {"_step": 2, "late/a": 1, "late/step": 7, "trackway/step": 2**63 - 1},
+    ]
 
 
 def test_a_step_that_is_none_is_refused(tmp_path):
     """A fraction is no step, and nothing to rewind to."""
-    tracker = config(dir=str(tmp_path)).init("steps")
+    tracker = offline_config(dir=str(tmp_path)).init("steps")
     with pytest.raises(StepError):
         tracker.log({"a": 1}, step=0.5)
     with pytest.raises(StepError, match="wandb: rewind takes the step"):
@@ -228,7 +211,7 @@ def test_a_step_that_is_none_is_refused(tmp_path):
 
 def test_the_summary_that_was_set_wins(tmp_path):
     """Rows that follow do not change a value that `log_summary` set."""
-    with trackway.start([config()], dir=tmp_path, run_id="summary"):
+    with trackway.start([offline_config()], dir=tmp_path, run_id="summary"):
         trackway.log({"loss": 1.0}, step=0, commit=True)
         trackway.log_summary({"loss": 0.25})
         trackway.log({"loss": 2.0, "other": 3}, step=1, commit=True)
@@ -236,12 +219,20 @@ def test_the_summary_that_was_set_wins(tmp_path):
     assert (found.summary["loss"], found.summary["other"]) == (0.25, 3)
 
 
+def test_a_summary_value_without_a_name_costs_no_other(tmp_path):
+    """W&B takes no metric of an empty name; the values beside it are kept."""
+    tracker = offline_config(dir=str(tmp_path)).init("nameless")
+    tracker.log_summary({"": 5, "best": 0.25})
+    tracker.finish()
+    assert records_of(tmp_path).summary["best"] == 0.25
+
+
 def test_artifacts(tmp_path):
     """Files and folders outlive their originals; odd names are mapped, missing ones counted."""
     (tmp_path / "weights.bin").write_bytes(b"one")
     (tmp_path / "folder" / "sub").mkdir(parents=True)
     (tmp_path / "folder" / "sub" / "x.txt").write_text("x")
-    with trackway.start([config()], dir=tmp_path / "runs", run_id="artifacts") as run:
+    with trackway.start([offline_config()], dir=tmp_path / "runs", run_id="artifacts") as run:
         trackway.log_artifact(tmp_path / "weights.bin", type="model")
         (tmp_path / "weights.bin").write_bytes(b"two")
         trackway.log_artifact(tmp_path / "weights.bin", name="weights.bin", type="model")
@@ -265,7 +256,7 @@ def test_artifacts(tmp_path):
 )
 def test_how_the_run_ended(tmp_path, error, code):
     """A run that failed has exit code 1, or that of the program."""
-    tracker = config(dir=str(tmp_path)).init("end")
+    tracker = offline_config(dir=str(tmp_path)).init("end")
     tracker.log({"a": 1}, step=0)
     if error is not None:
         tracker.mark_failed(error)
@@ -275,7 +266,7 @@ def test_how_the_run_ended(tmp_path, error, code):
 
 def test_alerts(tmp_path):
     """A title alone is enough, and the level is W&B's."""
-    tracker = config(dir=str(tmp_path)).init("alerts")
+    tracker = offline_config(dir=str(tmp_path)).init("alerts")
     tracker.alert("diverged", "loss is NaN", level="error")
     tracker.alert("slow")
     tracker.finish()
@@ -285,7 +276,7 @@ def test_alerts(tmp_path):
 
 def test_a_forked_child_leaves_the_run_to_the_parent(tmp_path):
     """Ending it in the child would lose what the parent logs afterwards."""
-    tracker = config(dir=str(tmp_path)).init("fork")
+    tracker = offline_config(dir=str(tmp_path)).init("fork")
     tracker.log({"a": 1}, step=0)
     child = os.fork()
     if not child:
@@ -301,8 +292,8 @@ def test_a_forked_child_leaves_the_run_to_the_parent(tmp_path):
 
 def test_two_runs_of_one_process(tmp_path):
     """Starting a second one neither ends nor returns the first one."""
-    first = config(dir=str(tmp_path)).init("first")
-    second = config(dir=str(tmp_path)).init("second")
+    first = offline_config(dir=str(tmp_path)).init("first")
+    second = offline_config(dir=str(tmp_path)).init("second")
     first.log({"a": 1}, step=0)
     second.log({"a": 2}, step=0)
     second.finish()
@@ -327,69 +318,3 @@ def test_a_run_that_is_active_is_adopted(tmp_path, monkeypatch):
         started = WandbTracker()
     started.log({"a": 1}, step=0)
     started.finish()
-
-
-def test_the_code_is_saved(tmp_path):
-    """The Python files of a folder are an artifact; hidden folders and environments are left out."""
-    for name in ("main.py", "pkg/a.py", ".venv/lib/b.py", "env/site-packages/c.py"):
-        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "code" / name).write_text("pass")
-    tracker = config(dir=str(tmp_path), save_code=str(tmp_path / "code")).init("code")
-    tracker.finish()
-    (artifact,) = records_of(tmp_path).artifacts
-    assert artifact.type == "code"
-    assert sorted(entry.path for entry in artifact.manifest.contents) == ["main.py", "pkg/a.py"]
-
-
-def test_the_repository_of_the_program_is_found(tmp_path, monkeypatch):
-    """Wherever the program is started from."""
-    (tmp_path / "repository" / ".git").mkdir(parents=True)
-    program = tmp_path / "repository" / "scripts" / "train.py"
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(program), raising=False)
-    assert starting.code_root(save_code=True) == tmp_path / "repository"
-    assert starting.code_root(save_code="elsewhere") == Path("elsewhere")
-    assert starting.code_root(save_code=False) is None
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
-    assert starting.code_root(save_code=True) is None
-
-
-def test_dumps_of_xla_are_saved(tmp_path, monkeypatch):
-    """The folder that XLA_FLAGS names is an artifact of the run; without one it is said and nothing else happens."""
-    dumps = tmp_path / "xla dumps"
-    dumps.mkdir()
-    (dumps / "module.txt").write_text("HLO")
-    monkeypatch.setenv("XLA_FLAGS", f"--xla_other=1 '--xla_dump_to={dumps}'")
-    tracker = config(dir=str(tmp_path), save_xla_dumps=True).init("dumps")
-    tracker.finish()
-    (artifact,) = records_of(tmp_path).artifacts
-    assert (artifact.type, artifact.manifest.contents[0].path) == ("xla_dumps", "module.txt")
-    monkeypatch.setenv("XLA_FLAGS", "")
-    tracker = config(dir=str(tmp_path), save_xla_dumps=True).init("none")
-    tracker.finish()
-    assert tracker.report().dropped == {"XLA_FLAGS names no folder by --xla_dump_to, or it is not there": 1}
-
-
-def test_ids_and_names_that_wandb_does_not_take():
-    """They are mapped so that two stay two, and one stays the same at every start."""
-    assert starting.legal_id("run-1.b") == "run-1.b"
-    assert starting.legal_id("a/b") == starting.legal_id("a/b") != starting.legal_id("a:b")
-    assert len(starting.legal_id("x" * 300)) == 128
-    assert starting.legal_name("model v1") != starting.legal_name("model-v1") == "model-v1"
-
-
-@pytest.mark.parametrize("fields", [{"mode": "onlin"}, {"resume": "yes"}, {"finish_timeout": 0}, {"init_timeout": -1}])
-def test_values_that_are_not_allowed_are_refused(fields):
-    """Before anything is started, with what is allowed."""
-    with pytest.raises(ConfigError, match="wandb"):
-        WandbConfig(**fields).init("x")
-
-
-def test_offline_by_the_environment(tmp_path, monkeypatch):
-    """`TRACKWAY_MODE=offline` keeps the run on this machine whatever its mode, and what it lacks is not known."""
-    monkeypatch.setenv("TRACKWAY_MODE", "offline")
-    with entered(RunContext("env", str(tmp_path))):
-        tracker = WandbConfig(save_code=False, mode="online").init("env")
-    assert tracker.first_missing_step() is None
-    tracker.log({"a": 1}, step=0)
-    tracker.finish()
-    assert len(records_of(tmp_path).rows) == 1

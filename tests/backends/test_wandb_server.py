@@ -114,6 +114,44 @@ def test_a_run_is_continued_where_the_server_is(server, tmp_path):
     assert "wandb: got 2 rows that it had missed before" in done.stderr
 
 
+@pytest.mark.parametrize(("steps", "missing"), [((0, 1, 2, 1), 3), ((0, 1, 2, 1, 3, 100), 101)])
+def test_what_is_missing_after_late_rows(server, tmp_path, steps, missing):
+    """A resumed run goes on behind its highest step, whatever numbers its rows have at W&B."""
+    wandb = WandbConfig(save_code=False, background=False, dir=str(tmp_path))
+    tracker = wandb.init("run")
+    for step in steps:
+        tracker.log({"loss": step}, step=step, commit=True)
+    tracker.finish()
+    tracker = wandb.init("run")
+    assert tracker.first_missing_step() == missing
+    tracker.log({"loss": 0.5}, step=missing, commit=True)
+    tracker.finish()
+    last = server.runs["run"].rows[-1]
+    assert (last["loss"], last["trackway/step"]) == (0.5, missing)
+
+
+def test_a_start_that_fails_beside_another_run_is_kept_offline(server, tmp_path, caplog):
+    """The first try leaves its id in use, so the second has one of its own; neither ends the other run."""
+    other = WandbConfig(save_code=False, background=False, mode="offline", dir=str(tmp_path / "other")).init("other")
+    server.refuse = lambda operation: 500 if operation == "UpsertBucket" else None
+    wandb = WandbConfig(save_code=False, background=False, init_timeout=1, dir=str(tmp_path / "run"))
+    for folder, tracker in (("run", wandb.init("run")), ("other", other)):
+        tracker.log({"loss": 1}, step=0)
+        tracker.finish()
+        (path,) = (path for path in record_files(tmp_path / folder) if "offline" in path.parent.name)
+        assert read_records(path).rows == [{"_step": 0, "loss": 1}]
+    assert "`wandb sync --id run " in caplog.text
+
+
+def test_a_key_that_is_none_is_an_error(server, tmp_path, monkeypatch):
+    """It is a fault of the configuration, unlike no key at all."""
+    import wandb
+
+    monkeypatch.setenv("WANDB_API_KEY", "short")
+    with pytest.raises(wandb.Error, match="API key must have"):
+        WandbConfig(save_code=False, background=False, dir=str(tmp_path)).init("run")
+
+
 def test_a_server_that_fails_for_a_while_gets_every_row_once(server, tmp_path):
     """Errors of the server are tried again."""
     refused = iter([500, 503, 503])

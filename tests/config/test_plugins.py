@@ -10,6 +10,8 @@ import sys
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+BUILT_IN = ["console", "json_logger", "local", "noop", "tensorboard", "trackio", "wandb"]
+
 BACKEND = """
 from dataclasses import dataclass
 from trackway.config import TrackerConfig
@@ -136,7 +138,7 @@ def test_a_plugin_is_used_like_a_built_in(run, type):
 def test_all_types_are_listed_but_the_broken(run):
     """The list holds built-in and plugin types; what cannot be imported is missing and hurts none of them."""
     output, _ = run("print(*TrackerConfig.get_known_choices())")
-    assert output.split() == ["acme", "bare", "console", "json_logger", "local", "mine", "noop", "tensorboard"]
+    assert output.split() == sorted(["acme", "bare", "mine", *BUILT_IN])
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ PATHS = {
     "trackway.tracker.tracker": ["CompositeTracker", "NoopConfig", "NoopTracker", "Tracker", "TrackerConfig"],
     "trackway.tracker.tensorboard": ["TensorboardConfig", "TensorboardTracker"],
     "trackway.tracker.wandb": ["WandbConfig", "WandbTracker"],
+    "trackway.tracker.trackio": ["TrackioConfig", "TrackioTracker"],
     "trackway.tracker.json_logger": ["JsonLoggerConfig", "JsonLoggerTracker"],
 }
 

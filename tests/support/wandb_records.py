@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ _OWN = {"_timestamp", "_runtime"}
 
 def _bodies(data):
     """Yield the bytes of each record."""
+    if not data:  # nothing is written yet
+        return
     assert data[:4] == b":W&B"
     at, parts = 7, []
     while at + HEADER.size <= len(data):
@@ -48,7 +51,18 @@ def _merge(into, items):
 
 
 def read_records(path):
-    """Return rows, config, summary, artifacts, metrics, alerts, exit code and the run of a record file."""
+    """Return rows, config, summary, artifacts, metrics, alerts, exit code and the run of a run that has ended.
+
+    The client's `finish` of an offline run returns a little before its service has written the file.
+    """
+    deadline = time.monotonic() + 10
+    while (found := _read(path)).code is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return found
+
+
+def _read(path):
+    """Return what the file holds by now."""
     from wandb.proto import wandb_internal_pb2
 
     found = SimpleNamespace(rows=[], config={}, summary={}, artifacts=[], metrics=[], alerts=[], code=None, run=None)
@@ -82,3 +96,16 @@ def read_records(path):
 def record_files(folder):
     """Return the record files below *folder*, oldest first."""
     return sorted(path for path in Path(folder).glob("**/*run-*/run-*.wandb") if "latest-run" not in path.parts)
+
+
+def offline_config(**fields):
+    """Return the configuration of an offline run."""
+    from trackway.backends.wandb import WandbConfig
+
+    return WandbConfig(**{"mode": "offline", "save_code": False, "background": False, **fields})
+
+
+def records_of(folder):
+    """Return what stands in the one record file below *folder*."""
+    (path,) = record_files(folder)
+    return read_records(path)

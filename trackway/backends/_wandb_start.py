@@ -17,7 +17,7 @@ __all__ = ["code_root", "device_facts", "in_use", "legal_id", "legal_name", "sta
 _MAX = 128
 _OF_ID = re.compile(r"[/\\#?%:\s\x00-\x1f]")
 _OF_NAME = re.compile(r"[^A-Za-z0-9_.-]")
-_AWAY = ("api key", "timed out", "dial tcp", "no such host", "connection")
+_AWAY = ("no api key configured", "timed out", "dial tcp", "no such host", "connection")
 
 
 def legal_id(run_id: str) -> str:
@@ -63,15 +63,20 @@ def start(*, fall_back: bool, timeouts: tuple[float, float], **arguments: Any) -
     try:
         return wandb.init(settings=wandb.Settings(**settings), **arguments)
     except wandb.Error as error:
-        _forget_failed_start(wandb)
+        taken = not _forgot_failed_start(wandb)
         if not fall_back or not _is_away(error):
             raise
         reason = str(error).strip().partition("\n")[0]
-    run = wandb.init(settings=wandb.Settings(**settings), **{**arguments, "mode": "offline", "resume": None})
+    wanted = arguments.get("id")
+    arguments |= {"mode": "offline", "resume": None}
+    if taken and wanted is not None:
+        arguments["id"] = _legal(f"{wanted}-offline", _OF_ID)
+    run = wandb.init(settings=wandb.Settings(**settings), **arguments)
     _notices.logger.warning(
-        "wandb: OFFLINE, because %s. The run is kept in %s; upload it later with `wandb sync %s`",
+        "wandb: OFFLINE, because %s. The run is kept in %s; upload it later with `wandb sync %s%s`",
         reason,
         run.settings.sync_dir,
+        f"--id {shlex.quote(wanted)} " if taken and wanted is not None else "",
         run.settings.sync_dir,
     )
     return run
@@ -83,9 +88,12 @@ def _is_away(error: Exception) -> bool:
     return any(word in text for word in _AWAY)
 
 
-def _forget_failed_start(wandb: Any) -> None:
-    if wandb.run is None:  # or "run ID is in use" is all that a second try says
-        wandb.teardown()
+def _forgot_failed_start(wandb: Any) -> bool:
+    """Free the id of a run that was not started, which W&B holds; return False where that would end another run."""
+    if wandb.run is not None:
+        return False
+    wandb.teardown()
+    return True
 
 
 def in_use(run: Any) -> int:

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple, final
 __all__ = ["AXIS", "Placed", "Steps"]
 
 AXIS = "trackway/step"
-"""The metric that holds the step of rows which W&B numbers in another way."""
+"""The metric that holds the step of rows, and the highest one, once W&B numbers them in another way."""
+
+_LARGEST = 2**62
+"""Rows of higher steps leave W&B no number for those that follow, so they are not numbered by their steps."""
 
 
 class Placed(NamedTuple):
@@ -17,11 +20,13 @@ class Placed(NamedTuple):
         step: Its step at W&B.
         prefix: What is put before its names; empty in the usual case.
         axis: The metric that holds its own step, None where that is the step at W&B.
+        highest: What `trackway/step` is in this row, from which a resumed run finds out where it was; None for nothing.
     """
 
     step: int
     prefix: str
     axis: str | None
+    highest: int | None
 
 
 @final
@@ -31,11 +36,17 @@ class Steps:
     W&B drops what comes for a step below the current one. So a row of a rising step has that step, and one that is
     late, or of an attempt that goes over steps again, is a row of the next free step, under names of its own:
     `late/<name>` over the axis `late/step`, `attempt_2/<name>` over `attempt_2/step`. From then on W&B's numbers may
-    be ahead of the steps, which are then in `trackway/step`.
+    be ahead of the steps, and every row has the highest step so far in `trackway/step`.
     """
 
     def __init__(
-        self, free: int = 0, highest: int | None = None, *, attempt: int = 1, begins: int | None = None
+        self,
+        free: int = 0,
+        highest: int | None = None,
+        *,
+        attempt: int = 1,
+        begins: int | None = None,
+        noted: bool = False,
     ) -> None:
         """Begin.
 
@@ -44,6 +55,7 @@ class Steps:
             highest: The highest step that rows have there; None for none.
             attempt: The number of the attempt.
             begins: The step at which this attempt goes on; None for that after the highest one.
+            noted: Whether rows have `trackway/step` already.
         """
         self._free = free
         self._highest = highest
@@ -52,6 +64,7 @@ class Steps:
         self._again = again  # whether this attempt goes over steps that are there
         self._last = highest if begins is None or not again else begins - 1  # of this attempt
         self._open: int | None = None
+        self._noted = noted
 
     @property
     def next(self) -> int:
@@ -67,7 +80,7 @@ class Steps:
     def place(self, step: int, *, closed: bool) -> Placed:
         """Return where a row of *step* goes; *closed* says whether no more is to come for that step."""
         if step == self._open:  # W&B merges it into the row that is open
-            placed = Placed(self._free, "", None if step == self._free else AXIS)
+            placed = self._among(self._free, step)
         elif self._last is not None and step <= self._last:
             placed = self._beside("late")
             self._open = None
@@ -79,21 +92,28 @@ class Steps:
             self._free = placed.step + 1
             return placed
         else:
-            at = max(step, self._after_open())
+            at = self._after_open() if step > _LARGEST else max(step, self._after_open())
             self._free, self._open = at, step
             self._last = self._highest = step
-            placed = Placed(at, "", None if at == step else AXIS)
+            placed = self._among(at, step)
         if closed:
             self._free, self._open = placed.step + 1, None
         return placed
 
     def _beside(self, name: str) -> Placed:
-        return Placed(self._after_open(), f"{name}/", f"{name}/step")
+        self._noted = True
+        return Placed(self._after_open(), f"{name}/", f"{name}/step", self._highest)
+
+    def _among(self, at: int, step: int) -> Placed:
+        self._noted = self._noted or at != step
+        return Placed(at, "", AXIS if self._noted else None, step if self._noted else None)
 
     def _after_open(self) -> int:
         return self._free if self._open is None else self._free + 1
 
 
 def known(placed: Placed, step: int) -> dict[str, Any]:
-    """Return the metric with the row's own step, where that is not its step at W&B."""
-    return {} if placed.axis is None else {placed.axis: step}
+    """Return the metrics with the row's own step and the highest one, where its step at W&B does not tell them."""
+    return ({} if placed.highest is None else {AXIS: placed.highest}) | (
+        {} if placed.axis is None else {placed.axis: step}
+    )

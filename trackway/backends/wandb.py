@@ -39,7 +39,7 @@ class WandbTracker(Tracker):
     * A row is a row of the run's history, with its step. What W&B would drop because it has passed that step is kept
       under names of its own: `late/<name>` for rows that come late, `attempt_<n>/<name>` for an attempt that goes over
       steps again, each over a step axis of its own, `late/step` and `attempt_<n>/step`. After such rows W&B's own
-      numbers may be ahead; the step is then in `trackway/step`.
+      numbers may be ahead; the highest step is then in `trackway/step`.
     * Nested mappings are joined with `/`, which W&B groups panels by.
     * Histograms, images, sounds, tables and pages are what they are; a `Text` is shown as a page.
     * Hyper-parameters are the config, and may change. Summary values win over the automatic last values.
@@ -106,14 +106,15 @@ class WandbTracker(Tracker):
             values = self._values.of(row)
             number = self._steps.next if number is None else number
             placed = self._steps.place(number, closed=commit is True)
-            if placed.axis is not None and placed.axis not in self._axes:
-                self._axes.add(placed.axis)
-                self._define(placed.axis, placed.prefix)
+            own = known(placed, number)
+            for axis in own.keys() - self._axes:
+                self._define(axis, placed.prefix if axis == placed.axis else "")
             named = {f"{placed.prefix}{name}": value for name, value in values.items()}
-            self.run.log({**named, **known(placed, number)}, step=placed.step, commit=commit is True)
+            self.run.log({**named, **own}, step=placed.step, commit=commit is True)
         self._ledger.deliver()
 
     def _define(self, axis: str, prefix: str) -> None:
+        self._axes.add(axis)
         self.run.define_metric(axis, hidden=True)
         if prefix:
             self.run.define_metric(f"{prefix}*", step_metric=axis)
@@ -125,7 +126,7 @@ class WandbTracker(Tracker):
         with self._lock:
             values = self._values.of(self._settled(metrics))
             for name in values:
-                if not name.endswith("*"):
+                if name and not name.endswith("*"):  # W&B takes neither for a metric, but both for a summary value
                     self.run.define_metric(name, summary="none", overwrite=False)
             self.run.summary.update(values)
 
@@ -323,9 +324,10 @@ class WandbConfig(TrackerConfig):
         )
         self._describe(run)
         free = int(run.starting_step or 0)
-        highest = _highest(run, free)
+        highest, noted = _highest(run, free)
         begins = None if context is None or not context.resumed else context.next_step
-        steps = Steps(free, highest, attempt=1 if context is None else context.attempt, begins=begins)
+        attempt = 1 if context is None else context.attempt
+        steps = Steps(free, highest, attempt=attempt, begins=begins, noted=noted)
         known_there = not run.settings._offline and not run.disabled  # noqa: SLF001 - wandb has no other word for it
         missing = (0 if highest is None else highest + 1) if known_there else None
         return WandbTracker(run, steps=steps, missing=missing, save_xla_dumps=self.save_xla_dumps)
@@ -366,12 +368,12 @@ def _is_no_code(path: str, root: str) -> bool:
     )
 
 
-def _highest(run: Any, free: int) -> int | None:
-    """The highest step that rows of a resumed run have: W&B's own number, unless the rows say another one."""
+def _highest(run: Any, free: int) -> tuple[int | None, bool]:
+    """The highest step that rows of a resumed run have, and whether it is they who say so, or W&B's own number."""
     if not free:
-        return None
+        return None, False
     try:
         noted = run.summary.get("trackway/step")
     except Exception:
         noted = None
-    return int(noted) if isinstance(noted, int | float) else free - 1
+    return (int(noted), True) if isinstance(noted, int | float) else (free - 1, False)

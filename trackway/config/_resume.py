@@ -12,7 +12,7 @@ from trackway.config._context import RunContext
 from trackway.config._errors import show
 from trackway.config._run_id import check_run_id
 from trackway.errors import ConfigError, StepError
-from trackway.store._layout import MANIFEST, metrics_name
+from trackway.store._layout import MANIFEST, is_url, metrics_name
 from trackway.tracker import check_step
 
 __all__ = ["ResumeState", "check_resume", "choose_run_id", "is_there", "read_state"]
@@ -73,7 +73,15 @@ def choose_run_id(run_id: str | None, state: ResumeState | None) -> str:
 
 
 def is_there(context: RunContext) -> bool:
-    """Whether the directory holds something of the run that is for this process to continue."""
+    """Whether the directory holds something of the run that is for this process to continue.
+
+    Raises:
+        ConfigError: if it is an object store that cannot be asked.
+    """
+    if is_url(context.directory):
+        from trackway.store._remote_store import exists
+
+        return exists(context.directory, context.rank)
     names = (MANIFEST, metrics_name(0)) if context.primary else (metrics_name(context.rank),)
     return any(os.path.exists(f"{context.directory}/{name}") for name in names)  # noqa: PTH110 - never raises
 

@@ -47,7 +47,8 @@ def start(
         trackers: Configs, as in YAML, and trackers that are started already, which the run then finishes. One of them
             may be `LocalConfig`, for options of the run directory. None is the run directory alone.
         run_id: The run's id. None takes `TRACKWAY_RUN_ID`, else the id in *resume_state*, else makes one up.
-        dir: The folder of run directories. None takes `TRACKWAY_DIR`, or "runs". Made absolute now.
+        dir: The folder of run directories, made absolute now, or an fsspec URL such as `s3://bucket/runs`. None takes
+            `TRACKWAY_DIR`, or "runs".
         resume: Whether a run of that id is continued if there is one ("allow"), has to be there ("must"), or must not
             ("never").
         resume_state: What `run.state_dict()` returned when a checkpoint was written. The run goes on from there: rows

@@ -19,7 +19,17 @@ from trackway.config._trackers import announce, place
 from trackway.run import Run, StepPolicy
 from trackway.store import LocalTracker
 from trackway.store._index import index_path
-from trackway.store._layout import ARTIFACTS, CONFIG, DELIVERY, MANIFEST, MEDIA, SUMMARY, metrics_name, torn_name
+from trackway.store._layout import (
+    ARTIFACTS,
+    CONFIG,
+    DELIVERY,
+    MANIFEST,
+    MEDIA,
+    SUMMARY,
+    is_url,
+    metrics_name,
+    torn_name,
+)
 from trackway.tracker import CompositeTracker, NoopTracker, Tracker
 from trackway.tracker._interface import name_of
 
@@ -127,6 +137,11 @@ class Startup:
                 self._remove_files()
 
     def _remove_files(self) -> None:
+        if is_url(self.context.directory):
+            from trackway.store._remote_store import remove_new
+
+            remove_new(self.context.directory, self.context.rank, kept=self._names or frozenset())
+            return
         rank, directory = self.context.rank, Path(self.context.directory)
         rows = directory / metrics_name(rank)
         names = {rows.name, torn_name(rank), index_path(rows).name}
@@ -143,6 +158,10 @@ class Startup:
 
 
 def _names_in(directory: str) -> frozenset[str] | None:
+    if is_url(directory):
+        from trackway.store._remote_store import top_level_names
+
+        return top_level_names(directory)
     try:
         return frozenset(os.listdir(directory))  # noqa: PTH208 - may be no path at all
     except (OSError, ValueError):

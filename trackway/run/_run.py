@@ -13,6 +13,7 @@ from trackway.run._core import Core
 from trackway.run._drainer import Drainer, weakly
 from trackway.run._ending import Ending
 from trackway.run._late import LateCall
+from trackway.run._notebook import picture_of_run
 from trackway.run._report import RunReport
 from trackway.run._rows import StepPolicy
 from trackway.run._sinks import OnCommit, Sinks, check_print
@@ -111,8 +112,6 @@ class Run(ForwardingTracker):
             postpone=self._core.afterwards,
         )
         _exits.watch(self._ending)
-
-    # --- rows ---
 
     def log(self, metrics: Mapping[str, Any], *, step: int | None = None, commit: bool | None = None) -> None:
         """Merge *metrics* into the open row of a step.
@@ -217,6 +216,8 @@ class Run(ForwardingTracker):
             self._core.rewind(number)
 
     # --- reading ---
+
+    _repr_html_ = picture_of_run
 
     def _read_summary(self) -> dict[str, Any]:
         self._drain()

@@ -44,11 +44,12 @@ from trackway.store._summary import Summary, merge
 
 if TYPE_CHECKING:
     from trackway.store._history import read_history
+    from trackway.store._runs import read_run, runs
     from trackway.store._stored_run import StoredRun
 
-__all__ = ["FORMAT", "LocalTracker", "StoredRun", "Summary", "merge", "read_history", "read_rows"]
+__all__ = ["FORMAT", "LocalTracker", "StoredRun", "Summary", "merge", "read_history", "read_rows", "read_run", "runs"]
 
 # not needed to write a run: found when asked for, so that starting one stays quick
-_LATER = {"StoredRun": "_stored_run", "read_history": "_history"}
+_LATER = {"StoredRun": "_stored_run", "read_history": "_history", "read_run": "_runs", "runs": "_runs"}
 
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for name, module in _LATER.items()})

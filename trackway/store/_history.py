@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from trackway.store._chunks import read_columns
 from trackway.store._columns import columns_of
 from trackway.store._frames import check_installed, to_frame
 from trackway.store._index import Index, Misleading, index_path, load_index, mistrust
-from trackway.store._layout import metrics_name
+from trackway.store._layout import is_url, metrics_name
 from trackway.store._query import META, Query, drop_incomplete, fill, make_query
 from trackway.store._scan import Source
 from trackway.values import encode
 
-__all__ = ["history_of", "read_history"]
+__all__ = ["history_of", "open_rows", "read_history", "remote_history"]
 
 _MAX_TAIL = 20_000  # rows; more of them are sooner had by reading the whole file
 _RANK = re.compile(r"metrics\.rank([1-9][0-9]{0,8})\.jsonl")
@@ -45,7 +46,7 @@ def read_history(
     without a word. The file is read as it was when the call began, without any lock.
 
     Args:
-        path: A run directory, or one file of rows such as `metrics.jsonl`.
+        path: A run directory, or one file of rows such as `metrics.jsonl`; also the fsspec URL of one.
         n: How many rows: those of the steps that were written to last, which are the highest unless rows came late.
             With *step_range*, those of the highest steps. None and -1 mean all, 0 none.
         step_range: The first step, and the one after the last; None leaves an end open.
@@ -66,7 +67,7 @@ def read_history(
         FileNotFoundError: if there is no such run.
         OSError: if it cannot be read.
         ValueError: if an argument is none of those allowed.
-        ConfigError: if the library for *output* is not installed.
+        ConfigError: if the library for *output*, or for the URL, is not installed.
     """
     query = make_query(
         n,
@@ -78,10 +79,28 @@ def read_history(
         dropna=dropna,
         ranks=ranks,
     )
+    if is_url(path):
+        return remote_history(str(path), query)
     file = Path(path)
     if file.is_dir():  # of someone else perhaps: no link in it is followed
         return _ask(Source(file / metrics_name(0), follow=False), query)
     return _ask(Source(file), query)
+
+
+def remote_history(url: str, query: Query, *, missing_ok: bool = False) -> Any:
+    """Return what `read_history` says of the run at *url*; raises as it does, or takes missing rows for none."""
+    from trackway.store._remote_read import source_of
+
+    return _ask(source_of(url, missing_ok=missing_ok), query)
+
+
+def open_rows(place: Path | str) -> Source:
+    """Open the file of rows *place*, or the rows of the run at the URL *place*; where there are none, it is empty."""
+    if isinstance(place, Path):
+        return Source(place, follow=False, missing_ok=True)
+    from trackway.store._remote_read import source_of
+
+    return source_of(place, missing_ok=True)
 
 
 def history_of(
@@ -153,17 +172,24 @@ def _with_other_ranks(source: Source, query: Query) -> list[Row]:
     own = _RANK.fullmatch(source.path.name)
     number = int(own[1]) if own else 0
     ranks = {number: _select(source, query)}
-    names = [file.name for file in source.path.parent.iterdir()]
-    others = {int(match[1]): match[0] for match in map(_RANK.fullmatch, names) if match}
-    for rank, name in sorted({0: metrics_name(0), **others}.items()):
+    others = _in_directory(source) if source.others is None else source.others()
+    for rank, opened in sorted(others.items()):
         if rank != number:
             try:
-                with Source(source.path.with_name(name), follow=False) as other:
+                with opened() as other:
                     ranks[rank] = _select(other, query)
             except OSError as error:
+                name = metrics_name(rank)
                 _notices.logger.warning("%s cannot be read: %s", ascii(name), error.strerror or error)
     rows = [_ranked(row, rank) for rank, part in sorted(ranks.items()) for row in part]
     return sorted(rows, key=lambda row: row["_step"])  # stable: of one step, by rank
+
+
+def _in_directory(source: Source) -> Mapping[int, Callable[[], Source]]:
+    names = [file.name for file in source.path.parent.iterdir()]
+    ranks = {int(match[1]) for match in map(_RANK.fullmatch, names) if match}
+    paths = {rank: source.path.with_name(metrics_name(rank)) for rank in {0, *ranks}}
+    return {rank: partial(Source, path, follow=False) for rank, path in paths.items()}
 
 
 def _ranked(row: Row, rank: int) -> Row:
@@ -183,7 +209,7 @@ def _select(source: Source, query: Query, index: Index | None = None) -> list[Ro
 
 def _say_damaged(source: Source) -> None:
     if source.damaged:
-        _notices.logger.warning("%s: %d damaged lines were skipped", ascii(str(source.path)), source.damaged)
+        _notices.logger.warning("%s: %d damaged lines were skipped", ascii(source.shown), source.damaged)
 
 
 def _from_beginning(source: Source, query: Query) -> list[Row]:
@@ -208,7 +234,7 @@ def _from_beginning(source: Source, query: Query) -> list[Row]:
 def _from_end(source: Source, query: Query, index: Index | None) -> list[Row] | None:
     """Read from the end of the file as far as needed; None where reading from the beginning is better."""
     path = index_path(source.path)
-    index = load_index(path, source.present_size) if index is None else index
+    index = load_index(path, source.present_size) if index is None and source.stored is None else index
     if query.low is None if query.limit is None else query.limit > _MAX_TAIL:
         return None
     tail = Tail(query.view, query.limit, query.low, query.high)

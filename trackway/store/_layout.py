@@ -18,6 +18,7 @@ __all__ = [
     "MEDIA",
     "SUMMARY",
     "absolute",
+    "is_url",
     "metrics_name",
     "safe_name",
     "torn_name",
@@ -46,6 +47,11 @@ def metrics_name(rank: int) -> str:
 def torn_name(rank: int) -> str:
     """The file that keeps fragments cut off the end of `metrics_name(rank)`."""
     return metrics_name(rank).removesuffix("jsonl") + "torn"
+
+
+def is_url(place: Any) -> bool:
+    """Whether *place* is an fsspec URL, as opposed to a path of this machine."""
+    return isinstance(place, str) and "://" in place
 
 
 def absolute(directory: str | os.PathLike[str]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import os
 import threading
@@ -10,15 +9,16 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from trackway import _notices
 from trackway._locks import new_lock
-from trackway.errors import ConfigError, TrackerFinishError
-from trackway.store._layout import absolute, metrics_name, torn_name
+from trackway.errors import ConfigError, RunBusyError, TrackerFinishError
+from trackway.store._at_exit import let_go, open_trackers
+from trackway.store._layout import absolute, is_url, metrics_name, torn_name
 from trackway.store._lease import Lock, claim
 from trackway.store._media import MediaFolder
-from trackway.store._output import TICK, Output, let_go
+from trackway.store._output import TICK, Output
 from trackway.store._query import Query
 from trackway.store._records import Records
 from trackway.store._ticker import Ticker
@@ -29,9 +29,10 @@ from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._states import Preempted
 from trackway.values import Row, encode, normalise, resolve
 
-__all__ = ["LocalTracker"]
+if TYPE_CHECKING:
+    from trackway.store._remote_store import RemoteStore
 
-_open_trackers: weakref.WeakSet[LocalTracker] = weakref.WeakSet()
+__all__ = ["LocalTracker"]
 
 _CURE = "; training goes on"
 _SHARED = "another tracker keeps this run; this one adds its rows alone"
@@ -52,8 +53,8 @@ class LocalTracker(Tracker):
 
     A line whose step is not above those before it in its attempt has `"_patch": true`, one of a later attempt
     `"_attempt": <number>`. A row logged by a signal handler while another is being written follows it.
-    No call but the constructor and `finish` raises for what the disk does; `report` counts it. Thread-safe. In a
-    forked child every method does nothing and is counted.
+    No call but the constructor and `finish` raises for what the disk does; `report` counts it. Thread-safe. In a child
+    made by fork every method does nothing and is counted.
 
     Attributes:
         directory: The run directory, absolute.
@@ -76,20 +77,22 @@ class LocalTracker(Tracker):
         """Open *directory*, and make it where it does not exist.
 
         Args:
-            directory: The directory of this one run. Relative paths are taken from the present working directory.
+            directory: The directory of this one run. Relative paths are taken from the present working directory. An
+                fsspec URL is an object store: the run is written to a directory of this machine and brought there.
             run_id: The id noted in `run.json`; None takes the directory's name. A run that exists keeps its own.
             strict_json: Write NaN and infinities as null, and what they were beside it, for parsers that refuse them.
             rank: The process's rank; None finds it out, see `trackway.tracker.process_rank`.
             sync_interval: Seconds between two waits for the disk, on a thread of their own.
-            exclusive: Refuse a directory that another tracker, process or host writes to. Where only the heartbeat in
-                `run.json` can tell whether the process of another host still lives, this takes up to 35 seconds.
+            exclusive: Refuse a directory that another tracker, process or host writes to; at a URL always. Where only
+                the heartbeat in `run.json` can tell whether a process of another host lives, that takes 35 seconds.
 
         Raises:
-            RunBusyError: if *exclusive*, and someone else writes to the directory.
+            RunBusyError: if *exclusive*, or at a URL, and someone else writes to the directory.
             ConfigError: if the directory cannot be made or written to, or was written by a later version.
         """
-        self.directory: Path = absolute(directory)
         self.rank: int = process_rank() if rank is None else rank
+        self._remote = _remote_store(os.fspath(directory), self.rank) if is_url(directory) else None
+        self.directory: Path = absolute(directory) if self._remote is None else self._remote.spool
         self._strict = strict_json
         self._encode: Callable[[dict[str, Any]], bytes] = partial(encode, strict=True) if strict_json else encode
         self._ledger = Ledger(self.name)
@@ -102,14 +105,17 @@ class LocalTracker(Tracker):
         self._output = Output(
             self._lock, self._rows, self._ledger, media=self._media, encode=self._encode, interval=sync_interval
         )
-        self._records = self._output.records = self._open(run_id, sync_interval, exclusive=exclusive)
-        self.run_id: str = self._records.run_id if self._records else run_id or self.directory.name
+        name = run_id if run_id or self._remote is None else self._remote.name
+        self._records = self._output.records = self._open(name, sync_interval, exclusive=exclusive)
+        self.run_id: str = self._records.run_id if self._records else name or self.directory.name
         self._rows.said.tell()
-        _open_trackers.add(self)
+        open_trackers.add(self)
         self._ticker = Ticker(self._output.tick, min(sync_interval, TICK), "trackway-local")
         self._ticker.start()
-        self._dropped = weakref.finalize(self, let_go, self._output, self._ticker, self._life)
-        self._dropped.atexit = False  # see _keep_all
+        if self._remote is not None:
+            self._remote.start(self._ledger)
+        self._dropped = weakref.finalize(self, let_go, self._output, self._ticker, self._life, self._remote)
+        self._dropped.atexit = False  # see keep_all
         _notices.logger.info("local: run %s is kept in %s", self.run_id, self.directory)
         if self._records is not None and self._records.had_finished:
             _notices.logger.warning(
@@ -121,19 +127,26 @@ class LocalTracker(Tracker):
 
     def _open(self, run_id: str | None, interval: float, *, exclusive: bool) -> Records | None:
         try:
-            return self._opened(run_id, interval, self._claim if exclusive else None)
+            return self._opened(run_id, interval, self._claim if exclusive or self._remote is not None else None)
         except OSError as error:
-            self._rows.close()
+            self._let_go()
             raise ConfigError(
                 f"local: the run directory {self.directory} cannot be written: {error.strerror or error}; give "
                 "another `dir`, or set TRACKWAY_DIR"
             ) from error
-        except ConfigError:
-            self._rows.close()
+        except (ConfigError, RunBusyError):
+            self._let_go()
             raise
 
+    def _let_go(self) -> None:
+        self._rows.close()
+        if self._remote is not None:
+            self._remote.abandon()
+
     def _claim(self, lock: Lock) -> None:
-        claim(self.directory, lock, primary=not self.rank)
+        if self._remote is not None:
+            return self._remote.check(lock)
+        return claim(self.directory, lock, primary=not self.rank)
 
     def _opened(self, run_id: str | None, interval: float, claim: Callable[[Lock], None] | None) -> Records | None:
         tail = self._rows.open(claim)
@@ -346,12 +359,14 @@ class LocalTracker(Tracker):
         """Do as `flush`, but wait for no compiled function: for the last moment of a process, on any thread."""
         if self._life.accepts("flush"):
             self._output.write_all()
+            if self._remote is not None:
+                self._remote.ask()
 
     def finish(self) -> None:
         """Write out everything and close the run: state "finished", or "failed" after `mark_failed`.
 
         Raises:
-            TrackerFinishError: if rows could not be kept.
+            TrackerFinishError: if rows could not be kept, or not be brought to an object store within 30 seconds.
         """
         wait_for_callbacks()
         if not self._life.end():
@@ -361,40 +376,25 @@ class LocalTracker(Tracker):
         self._ticker.stop()
         self._output.write_rows()
         lost = self._output.close()
-        _open_trackers.discard(self)
+        open_trackers.discard(self)
         if self._records is not None:
             self._records.end(self._error)
         self._rows.said.tell()
+        reasons = [] if self._remote is None else self._remote.close()
         if lost:
             self._ledger.drop("log", "rows that could not be written", lost)
-            reason = OSError(f"local: {lost} rows of {self._output.accepted} could not be written to {self.directory}")
-            raise TrackerFinishError("rows of the run were lost", [reason])
+            told = f"local: {lost} rows of {self._output.accepted} could not be written to {self.directory}"
+            reasons.insert(0, OSError(told))
+        if reasons:
+            raise TrackerFinishError("rows of the run were lost" if lost else "not all of the run was brought", reasons)
+
+
+def _remote_store(url: str, rank: int) -> RemoteStore:
+    from trackway.store._remote_store import RemoteStore
+
+    return RemoteStore(url, rank)
 
 
 def _media_failed(ledger: Ledger, path: str, error: Exception) -> None:
     reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
     ledger.drop(path, f"its file could not be written: {reason}")
-
-
-def _keep_all() -> None:
-    """A program that ends without `finish` keeps its summary; the state stays "running", as for a killed one.
-
-    Registered at import, so that it runs after those who hand over their last rows at exit.
-    """
-    for tracker in tuple(_open_trackers):
-        if not tracker._life.foreign and not tracker._life.finished:  # noqa: SLF001 - the same module
-            tracker._output.write_all()  # noqa: SLF001
-
-
-def _shut_all() -> None:
-    """In a forked child every tracker of the parent is shut; asking for the process id at each row costs more.
-
-    Its copy of the open file goes too, or a child that outlives the parent would hold the lock on the run.
-    """
-    for tracker in tuple(_open_trackers):
-        tracker._shut = True  # noqa: SLF001 - the same module
-        tracker._output.forget()  # noqa: SLF001
-
-
-atexit.register(_keep_all)
-os.register_at_fork(after_in_child=_shut_all)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, repeat
 from operator import contains, itemgetter, lt
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 
 import numpy as np
 import orjson
 
 from trackway.store._reopen import parse
+
+if TYPE_CHECKING:
+    from trackway.store._segments import Segments
 
 __all__ = ["BLOCK", "NUMBER", "Lines", "Source", "attempt_of", "count_alike", "parse_block", "parse_row"]
 
@@ -142,6 +145,9 @@ class Source:
 
     Attributes:
         path: The file.
+        shown: The file, as messages name it.
+        stored: What stands for the file on an object store; None where it is a file.
+        others: Where it does not lie in a directory of this machine: finds the files of all processes, by their ranks.
         size: Number of bytes, both together.
         damaged: Lines met so far that hold no row.
     """
@@ -154,6 +160,8 @@ class Source:
         extra: Iterable[bytes] = (),
         follow: bool = True,
         missing_ok: bool = False,
+        stored: Segments | None = None,
+        others: Callable[[], Mapping[int, Callable[[], Source]]] | None = None,
     ) -> None:
         """Open *path*.
 
@@ -163,18 +171,24 @@ class Source:
             extra: What comes after them: whole lines, but the first may continue the last line of the file.
             follow: Whether *path* may be a symbolic link.
             missing_ok: Whether a missing file is an empty one.
+            stored: What to read in the place of a file, of which *path* is the name only.
+            others: See the attribute.
 
         Raises:
             FileNotFoundError: if there is no such file.
             OSError: if it cannot be read, is a link though *follow* is False, or is no regular file.
         """
         self.path = path
+        self.shown = str(path) if stored is None else f"{stored.url}/{path}"
+        self.stored = stored
+        self.others = others
         self.damaged = 0
         self._extra = b"".join(extra)
         self._fd = -1
-        self._stored = 0
+        self._stored = 0 if stored is None else stored.size
         try:
-            self._open(size, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+            if stored is None:
+                self._open(size, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -204,11 +218,15 @@ class Source:
 
     def present_size(self) -> int:
         """Return how many bytes the file has by now."""
+        if self.stored is not None:
+            return self._stored
         return os.fstat(self._fd).st_size if self._fd >= 0 else 0
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes from *begin* up to *end*; fewer where the file was cut meanwhile."""
         parts: list[bytes] = []
+        if self.stored is not None:
+            return self.stored.read(begin, min(end, self._stored))
         while begin < min(end, self._stored):
             part = os.pread(self._fd, min(end, self._stored) - begin, begin)
             if not part:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from trackway import _notices
-from trackway.store._history import history_of
-from trackway.store._layout import CONFIG, MANIFEST, SUMMARY, metrics_name
+from trackway.store._best import best_row, best_step
+from trackway.store._curves import sampled
+from trackway.store._history import history_of, remote_history
+from trackway.store._last_step import last_step
+from trackway.store._layout import CONFIG, MANIFEST, SUMMARY, is_url, metrics_name
 from trackway.store._lease import HEARTBEAT
+from trackway.store._picture import picture_of
 from trackway.store._query import make_query
 from trackway.values import decode
+
+if TYPE_CHECKING:
+    from trackway.store._remote_read import RemoteRun
 
 __all__ = ["StoredRun"]
 
@@ -24,6 +32,7 @@ _MISSED = 3  # heartbeats after which a run counts as dead
 _MAX_BYTES = 1 << 24
 _MAX_YAML = 1 << 22
 _LATEST = 1e12  # seconds since 1970 that may be a time
+_ROWS = re.compile(r"metrics(?:\.rank[1-9][0-9]*)?\.jsonl")
 _STATES = frozenset({"running", "finished", "failed", "crashed", "interrupted", "preempted"})
 
 
@@ -36,28 +45,43 @@ class StoredRun:
     the directory are not followed, files of more than 16 MiB (YAML: 4) are not read. Thread-safe.
 
     Attributes:
-        path: The directory, absolute.
+        place: The directory, absolute, or the URL, as text.
+        path: The directory, absolute; of a URL only its name means something.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Look at the run in the directory *path*.
+        """Look at the run in the directory *path*, or at an fsspec URL.
 
         Raises:
-            NotADirectoryError: if *path* is no directory.
+            NotADirectoryError: if *path* is no directory, or there is no run at the URL.
+            OSError: if a store cannot be asked.
+            ConfigError: if there is no file system for the URL, or its package is not installed.
         """
-        self.path: Path = Path(path).absolute()
-        if not self.path.is_dir():
+        self._remote = _remote_run(str(path)) if is_url(path) else None
+        self.path: Path = Path(path) if self._remote is not None else Path(path).absolute()
+        self.place: str = str(self.path) if self._remote is None else self._remote.url
+        if not (self.path.is_dir() if self._remote is None else self._remote.is_run()):
             raise NotADirectoryError(
-                errno.ENOTDIR, "a run is a directory, such as runs/<run id>; there is none", str(self.path)
+                errno.ENOTDIR, "a run is a directory, such as runs/<run id>; there is none", self.place
             )
+        self._rows: Path | str = self.path / metrics_name(0) if self._remote is None else self.place
+        self._alone = False
+
+    @classmethod
+    def _of_rows(cls, file: Path) -> Self:
+        """Return the run of which *file* holds the rows; it stands alone unless it is named as in a run directory."""
+        run = cls(file.absolute().parent)
+        run._rows = file.absolute()
+        run._alone = not (_ROWS.fullmatch(file.name) and (run.path / MANIFEST).exists())
+        return run
 
     def __repr__(self) -> str:
-        return f"StoredRun({str(self.path)!r})"
+        return f"StoredRun({self.place!r})"
 
     @property
     def id(self) -> str:
         """The id of the run; the name of its directory where it has none."""
-        return self._text("id") or self.path.name
+        return self._text("id") or (Path(self._rows).stem if self._alone else self.path.name)
 
     @property
     def state(self) -> str:
@@ -69,6 +93,14 @@ class StoredRun:
         if state == "running" and time.time() - (self.heartbeat or 0.0) > _MISSED * HEARTBEAT:
             return "crashed"
         return state if state in _STATES else "unknown"
+
+    @property
+    def last_step(self) -> int | None:
+        """The last step that has a row, found at the end of the file; None where none has, or it cannot be read."""
+        try:
+            return last_step(self._rows)
+        except OSError:
+            return None
 
     @property
     def heartbeat(self) -> float | None:
@@ -143,7 +175,39 @@ class StoredRun:
             dropna=dropna,
             ranks=ranks,
         )
-        return history_of(self.path / metrics_name(0), query)
+        if isinstance(self._rows, str):
+            return remote_history(self._rows, query, missing_ok=True)
+        return history_of(self._rows, query)
+
+    def at_best(self, metric: str, mode: str = "min") -> dict[str, Any]:
+        """Return the row of the step at which *metric* was best: what else was logged for that step.
+
+        Args:
+            metric: Its name, as it is when nested names are joined by `/`.
+            mode: "min" if less is better, "max" if more is.
+
+        Returns:
+            The values by their names, joined by `/`, and `_step` and `_time`. Of several best steps it is the first;
+            NaN and infinities are never best.
+
+        Raises:
+            ValueError: if *metric* has no finite value in the run, or *mode* is something else.
+            OSError: if the rows cannot be read.
+        """
+        step = best_step(self, metric, mode)
+        if step is None:
+            raise ValueError(f"at_best: run {self.id!r} has no finite value of {metric!r}; its `summary` lists metrics")
+        return best_row(self, step)
+
+    def _repr_html_(self) -> str:
+        """Show the run in a notebook: state, summary and a curve of each metric, drawn from a sample of its rows."""
+        try:
+            rows = sampled(self._rows)
+        except OSError:
+            rows = []
+        error = self.error or {}
+        reason = ": ".join(str(error[key]) for key in ("type", "message") if key in error)
+        return picture_of(self.id, self.state, self.summary, rows, error=reason)
 
     def _text(self, name: str) -> str:
         value = self._manifest.get(name)
@@ -154,9 +218,11 @@ class StoredRun:
         return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
     def _read(self, name: str, parse: Callable[[bytes], dict[str, Any]], *, expected: bool = False) -> dict[str, Any]:
+        if self._alone:
+            return {}
         path = self.path / name
         try:
-            return parse(_bytes_of(path))
+            return parse(_bytes_of(path) if self._remote is None else self._remote.read(name, _MAX_BYTES))
         except FileNotFoundError:
             reason = "is missing" if expected else ""
         except OSError as error:
@@ -164,16 +230,25 @@ class StoredRun:
         except (ValueError, RecursionError, MemoryError):
             reason = "is damaged"
         if reason:
-            _notices.logger.warning("%s %s; what it would say of the run is left empty", ascii(str(path)), reason)
+            _notices.logger.warning(
+                "%s %s; what it would say of the run is left empty", ascii(f"{self.place}/{name}"), reason
+            )
         return {}
+
+
+def _remote_run(url: str) -> RemoteRun:
+    from trackway.store._remote_read import RemoteRun
+
+    return RemoteRun(url)
 
 
 def _bytes_of(path: Path) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
-        data = file.read(_MAX_BYTES + 1)
+        data = file.read(min(status.st_size, _MAX_BYTES) + 1)  # not always room for the greatest
     if len(data) > _MAX_BYTES:
         raise OSError(errno.EFBIG, f"it has more than {_MAX_BYTES >> 20} MiB")
     return data
