@@ -90,7 +90,7 @@ ERRORS = [
     ("[null]", "[0]: expected a mapping such as {type: noop}, or a tracker type, got null"),
     ("{1: 2, type: noop}", "[1]: unknown field of noop"),
     ("{project: x}", ".project: unknown field of local, which is assumed because no type is given"),
-    ("{project: x}", "project is a field of recording: add `type`"),
+    ("{count: 3}", "count is a field of recording: add `type`"),
 ]
 
 
