@@ -170,9 +170,8 @@ class Worker:
                 return
             found += 1
             self.take(call)
-        if not self._is_late() and gap.count > found:
-            self._ledger.drop("log", "lost by the store before they could be delivered", gap.count - found)
-            self.dealt_with += gap.count - found
+        if not self._is_late():
+            self._count_lost(gap.count - found)
 
     def _make_good(self) -> None:
         """Deliver what the tracker did not get before this process began."""
@@ -228,8 +227,14 @@ class Worker:
             self._note(call)
             failed.count -= 1
             self.dealt_with += 1
-        self.dealt_with += failed.count  # of which the store knows nothing
+        self._count_lost(failed.count)
         return True
+
+    def _count_lost(self, rows: int) -> None:
+        """Count rows that the store did not have any more."""
+        if rows > 0:
+            self._ledger.drop("log", "lost by the store before they could be delivered", rows)
+            self.dealt_with += rows
 
     def _rows_of(self, gap: Gap) -> Iterator[Call]:
         assert self._backlog is not None
