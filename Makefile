@@ -9,13 +9,13 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS := -n auto --maxprocesses 4 --dist loadfile
 
 # What each part of the environment holds, beside trackway itself.
-demo_packages := --editable '.[profiling]' --group examples
-test_packages := --editable '.[cli,frames,jax,profiling,s3,trackio,wandb]' --group tests
+demo_packages := --editable '.[alerts,profiling]' --group examples
+test_packages := --editable '.[alerts,cli,frames,jax,profiling,s3,trackio,wandb]' --group tests
 check_packages := --group check
 browser_packages := --group browser
-docs_packages := --editable '.[cli,jax,profiling,trackio,wandb]' --group docs
+docs_packages := --editable '.[alerts,cli,jax,profiling,trackio,wandb]' --group docs
 # The versions of the other trackers are those that the bounds were set for.
-bench_packages := --editable '.[jax]' 'polars>=1.12' expr-tracker==0.4.1 trackio==0.43
+bench_packages := --editable '.[alerts,jax]' 'polars>=1.12' expr-tracker==0.4.1 trackio==0.43
 
 # What the capture tests run on besides the newest JAX: older versions of it, and what it is going to turn on.
 jax_versions := 0.8.3 0.9.2

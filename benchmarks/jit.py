@@ -39,7 +39,7 @@ def figures(rounds: int) -> Iterator[Figure]:
 def main() -> int:
     """Measure, print, and judge."""
     print_machine()
-    measured = list(figures(int(sys.argv[1]) if len(sys.argv) > 1 else 31))
+    measured = list(figures(int(sys.argv[1]) if len(sys.argv) > 1 else 61))
     print_table(measured)
     return int(any(figure.missed for figure in measured))
 

@@ -29,9 +29,8 @@ KILLS = 6
 
 WRITER = """
 import sys, time, trackway
-from trackway.store import _mirror
-_mirror.INTERVAL = float(sys.argv[2])
-trackway.start(dir=sys.argv[1], run_id="killed")
+from trackway.backends.local import LocalConfig
+trackway.start([LocalConfig(upload_interval=float(sys.argv[2]))], dir=sys.argv[1], run_id="killed")
 for step in range(1_000_000):
     trackway.log({"loss": step / 7}, step=step, commit=True)
     print(step, time.monotonic(), flush=True)

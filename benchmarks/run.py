@@ -23,7 +23,7 @@ import orjson
 from figures import Figure, print_table
 from running.rows import FULL, QUICK, Sizes
 
-GROUPS = ("cost", "others", "tail", "names", "outage", "slow", "device", "long")
+GROUPS = ("cost", "others", "tail", "names", "outage", "slow", "device", "watch", "long")
 """Modules of `running`, each with a function `figures`."""
 
 

@@ -11,6 +11,7 @@ everything else, is in `digits.yaml` beside this file.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from sklearn.model_selection import train_test_split
 import trackway
 from trackway import Histogram, Image, Run, Table, TrackingConfig
 from trackway.backends.tensorboard import TensorboardTracker
+from trackway.events import TrainingEvents
 from trackway.store import read_rows
 from trackway.tracker import leaves
 
@@ -167,7 +169,11 @@ def copied(params: Params) -> Params:
 
 
 def train(config: Config, training: Split, validation: Split) -> tuple[Best, int]:
-    """Train, validating after each epoch; return the best parameters and the number of steps."""
+    """Train, validating after each epoch; return the best parameters and the number of steps.
+
+    Raises:
+        FloatingPointError: if the loss is no finite number any more.
+    """
     trainer = config.trainer
     steps_per_epoch = len(training.labels) // trainer.batch_size
     schedule = optax.cosine_decay_schedule(trainer.learning_rate, trainer.epochs * steps_per_epoch)
@@ -181,10 +187,13 @@ def train(config: Config, training: Split, validation: Split) -> tuple[Best, int
     for step, batch in enumerate(batches(training, trainer.batch_size, trainer.epochs, trainer.seed), start=1):
         params, state = train_step(params, state, *batch, step)
         if step % steps_per_epoch == 0:
-            loss, accuracy = validate(params, *validation)
+            with trackway.span("validate"):
+                loss, accuracy = map(float, validate(params, *validation))
             trackway.log({"validation/loss": loss, "validation/accuracy": accuracy}, step=step)
+            if not math.isfinite(loss):
+                raise FloatingPointError(f"the validation loss is {loss} after step {step}; learn more slowly")
             if accuracy > best.accuracy:
-                best = Best(float(accuracy), step, copied(params))
+                best = Best(accuracy, step, copied(params))
     return best, step
 
 
@@ -203,13 +212,14 @@ def log_predictions(params: Params, data: Split, step: int, amount: int = 8) -> 
     trackway.log({"validation/confusion": table, "samples": samples}, step=step, commit=True)  # nothing follows
 
 
-def log_params(params: Params) -> None:
+def log_params(best: Best, events: TrainingEvents) -> None:
     """Store the parameters as a file of the run."""
-    arrays = {f"{layer}.{name}": array for layer, group in params.items() for name, array in group.items()}
+    arrays = {f"{layer}.{name}": array for layer, group in best.params.items() for name, array in group.items()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "parameters.npz"
         np.savez(path, **arrays)
         trackway.log_artifact(path, type="model")
+    events.checkpoint(best.step, path.name, accuracy=best.accuracy)
 
 
 def print_last_rows(directory: Path, amount: int = 5) -> None:
@@ -242,11 +252,13 @@ def main(config: Config) -> None:
     tracking = config.trainer.tracking
     run_id = tracking.run_id or os.environ.get("TRACKWAY_RUN_ID") or time.strftime("digits-%Y%m%d-%H%M%S")
     started = time.monotonic()
-    with tracking.start(config=config, run_id=run_id) as run:
+    epochs = config.trainer.epochs
+    with tracking.start(config=config, run_id=run_id) as run, TrainingEvents(run, epochs=epochs) as events:
         best, step = train(config, training, validation)
         log_predictions(best.params, validation, step)
-        log_params(best.params)
+        log_params(best, events)
         seconds = time.monotonic() - started
+        events.train_end(steps=step, accuracy=best.accuracy)
         run.summary.update(best_accuracy=best.accuracy, best_step=best.step, seconds=seconds)
     print_where(run)
     print(f"best validation accuracy {best.accuracy:.2%} at step {best.step}, after {seconds:.1f} s")

@@ -53,11 +53,14 @@ if TYPE_CHECKING:
         jit,
         jit_log,
         mute,
+        reduce_across_processes,
         scope,
         watch_grad,
     )
     from trackway.config import TrackerConfig, Trackers, TrackingConfig, finish, start
     from trackway.errors import TrackwayError, TrackwayWarning
+    from trackway.events import span
+    from trackway.replay import replay
     from trackway.run import Run
     from trackway.store import read_run, runs
     from trackway.tracker import (
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
         log,
         log_artifact,
         log_configuration,
+        log_event,
         log_hyperparameters,
         log_summary,
         set_global_tracker,
@@ -108,13 +112,17 @@ _HOME = {
     "log": "tracker",
     "log_artifact": "tracker",
     "log_configuration": "tracker",
+    "log_event": "tracker",
     "log_hyperparameters": "tracker",
     "log_summary": "tracker",
     "mute": "capture",
     "read_run": "store",
+    "reduce_across_processes": "capture",
+    "replay": "replay",
     "runs": "store",
     "scope": "capture",
     "set_global_tracker": "tracker",
+    "span": "events",
     "start": "config",
     "watch_grad": "capture",
 }
@@ -150,20 +158,24 @@ __all__ = [
     "log",
     "log_artifact",
     "log_configuration",
+    "log_event",
     "log_hyperparameters",
     "log_summary",
     "mute",
     "read_run",
+    "reduce_across_processes",
+    "replay",
     "runs",
     "scope",
     "set_global_tracker",
+    "span",
     "start",
     "watch_grad",
 ]
 
 
 # `import trackway` and then `trackway.capture.settings(...)`
-_PARTS = ("backends", "capture", "config", "errors", "run", "store", "testing", "tracker", "values")
+_PARTS = ("alerts", "backends", "capture", "config", "errors", "events", "run", "store", "testing", "tracker", "values")
 
 __getattr__ = lazily(
     __name__, {**{name: f"{__name__}.{home}" for name, home in _HOME.items()}, **{p: f"{__name__}.{p}" for p in _PARTS}}

@@ -3,6 +3,7 @@
 ```text
 TrackwayError
 ├── ConfigError (ValueError)          a YAML field, an option or an environment variable is wrong
+├── AlertSyntaxError (ValueError)     the text of an alert rule cannot be read; the message points at the place
 ├── StepError (TypeError, ValueError) a step that is not an integer
 ├── CaptureError (ValueError)         a metric of compiled code could not be captured
 ├── TracerError (TypeError)           a traced JAX value reached code that runs on the host
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AlertSyntaxError",
     "CaptureError",
     "ConfigError",
     "FatalTrackerError",
@@ -42,6 +44,10 @@ class TrackwayError(Exception):
 
 class ConfigError(TrackwayError, ValueError):
     """A configuration value is wrong; the message holds the path to it, as in `tracker[1].logdir`."""
+
+
+class AlertSyntaxError(TrackwayError, ValueError):
+    """An alert rule cannot be read; the message shows its text, points at the column and says what is allowed there."""
 
 
 class StepError(TrackwayError, TypeError, ValueError):

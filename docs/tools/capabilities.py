@@ -15,6 +15,7 @@ from pathlib import Path
 import sections
 
 from trackway.backends.console import ConsoleTracker
+from trackway.backends.hook import HookTracker
 from trackway.backends.json_logger import JsonLoggerTracker
 from trackway.backends.local import LocalTracker
 from trackway.backends.tensorboard import TensorboardConfig
@@ -31,6 +32,7 @@ MAKERS: dict[str, Callable[[Path], Tracker]] = {
     "trackio": lambda folder: TrackioConfig(f"capabilities-{folder.name}").init("run"),
     "json_logger": lambda _folder: JsonLoggerTracker(_silent_logger()),
     "console": lambda _folder: ConsoleTracker(io.StringIO()),
+    "hook": lambda _folder: HookTracker(lambda _event, _payload: None),
 }
 
 

@@ -27,12 +27,18 @@ PAGE = "cli.md"
 PICTURE = "cli-plot.png"
 COMMANDS = {
     "help": ["trackway --help"],
+    "first": ["trackway runs", "trackway best", "trackway best --metric val/loss"],
+    "first-plot": [
+        "trackway plot digits-3 digits-2 --metrics val/loss --height 14",
+        "trackway plot digits-3 digits-2 --metrics val/loss -o best.png",
+    ],
+    "first-export": ["trackway export digits-3"],
     "runs": ["trackway runs --metrics val/loss,test/accuracy --config lr --sort val/loss -n 4"],
     "where": ["trackway runs --where 'lr>=0.1' --where model/width=64"],
     "show": ["trackway show digits-3"],
     "history": ["trackway history digits-3 -n 3", "trackway history digits-3 --metrics 'val/*' --step-range 80:120"],
     "tail": ["trackway tail digits-3 -n 2 --metrics train/loss"],
-    "plot": ["trackway plot digits-3 digits-2 --metrics val/loss --height 14"],
+    "plot": ["trackway plot digits-3 --metrics '*loss' --log --height 12"],
     "picture": [f"trackway plot digits-3 digits-2 digits-5 --metrics '*loss' --log --smooth 0.5 -o {PICTURE}"],
     "compare": ["trackway compare digits-3 digits-2"],
     "best": ["trackway best --metric val/loss --mode min --show test/accuracy,train/loss --config lr -n 3"],

@@ -21,7 +21,7 @@ from trackway.config._types import describe
 from trackway.tracker import BackgroundPolicy
 
 PAGES = ("backends.md", "choosing-trackers.md", "runs.md")
-BUILT_IN = ("local", "tensorboard", "wandb", "trackio", "console", "json_logger", "noop")
+BUILT_IN = ("local", "tensorboard", "wandb", "trackio", "console", "json_logger", "hook", "noop")
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackway.backends._console_text import pairs_text, value_text
 from trackway.backends.console import ConsoleConfig, ConsoleTracker
 from trackway.errors import ConfigError
+from trackway.events._text import pairs_text, value_text
 from trackway.values import Audio, Histogram, Html, Image, Table, Text
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-BUILT_IN = ["console", "json_logger", "local", "noop", "tensorboard", "trackio", "wandb"]
+BUILT_IN = ["console", "hook", "json_logger", "local", "noop", "tensorboard", "trackio", "wandb"]
 
 BACKEND = """
 from dataclasses import dataclass

@@ -73,7 +73,7 @@ def test_an_unknown_type_lists_known_and_broken_ones(offers):
         TrackerConfig.get_choice_class("tensorbord")
     said = str(caught.value)
     assert "unknown tracker type 'tensorbord'; did you mean tensorboard? known types: " in said
-    assert "console, json_logger, local, noop, tensorboard" in said
+    assert "console, hook, json_logger, local, noop, tensorboard" in said
     assert "bad failed to load (ModuleNotFoundError: No module named 'no_such_library')" in said
 
 

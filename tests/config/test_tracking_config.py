@@ -75,7 +75,7 @@ def test_its_fields_are_the_parameters_of_start():
     parameters = inspect.signature(trackway.start).parameters
     fields = {field.name: field for field in dataclasses.fields(TrackingConfig)}
     assert set(parameters) - {"resume_state", "config"} == set(fields)
-    for name in set(fields) - {"trackers"}:
+    for name in set(fields) - {"trackers", "events"}:
         assert fields[name].default == parameters[name].default, name
     assert [name for name in parameters if name in fields] == list(fields)
 

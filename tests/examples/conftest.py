@@ -16,9 +16,9 @@ TIME_LIMIT = 110
 
 @pytest.fixture(scope="session")
 def run_example():
-    """Return a function that runs the example in a folder with command-line arguments, and must succeed."""
+    """Return a function that runs the example in a folder with command-line arguments; it must end with *code*."""
 
-    def run(folder, *arguments):
+    def run(folder, *arguments, code=0):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TRACKWAY_")}
         done = subprocess.run(
             [sys.executable, str(EXAMPLE), *arguments],
@@ -28,7 +28,7 @@ def run_example():
             text=True,
             timeout=TIME_LIMIT,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done
 
     return run

@@ -71,6 +71,29 @@ def test_every_step_is_a_row(demo):
 
 
 @slow
+def test_its_events_tell_the_story(demo):
+    """Start, checkpoint and end; no rule found anything, and validating is a span of each epoch."""
+    events = [json.loads(line) for line in (demo.directory / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["train_start", "checkpoint", "train_end"]
+    assert events[2]["steps"] == STEPS
+    assert "event checkpoint step=" in demo.output
+    assert len(demo.values("time/validate")) == 15
+    assert len((demo.directory / "spans.jsonl").read_text().splitlines()) == 15
+
+
+def test_a_training_that_diverges_alerts_and_fails(run_example, tmp_path):
+    """A rule says so at the step at which it happens, and the run ends as failed."""
+    done = run_example(tmp_path, *ONE_EPOCH, "--trainer.learning_rate", "1e9", code=1)
+    folder = tmp_path / "runs" / "short"
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["train_start", "alert", "train_failed"]
+    assert (events[1]["level"], events[1]["_step"] < 22) == ("error", True)
+    assert "training has diverged" in done.stderr + done.stdout
+    state = json.loads((folder / "run.json").read_text())
+    assert (state["state"], state["error"]["type"]) == ("failed", "FloatingPointError")
+
+
+@slow
 def test_gradient_histograms_hold_every_weight(demo, digits):
     """A histogram made inside the compiled step counts each gradient of its layer once."""
     gradients = demo.values("gradients")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def test_trackio_has_it(folder, losses, stored):
     with closing(sqlite3.connect(folder / "trackio" / "digits.db")) as database:
         rows = database.execute("SELECT step, metrics FROM metrics ORDER BY id").fetchall()
         (config,) = database.execute("SELECT config FROM configs").fetchone()
-    found = {step: json.loads(metrics) for step, metrics in rows}
+    found = defaultdict(dict)
+    for step, metrics in rows:  # events are rows of their own, beside those of their steps
+        found[step].update(json.loads(metrics))
     assert {step: metrics[NAME] for step, metrics in found.items() if NAME in metrics} == losses
     assert flatten(stored.config).items() <= json.loads(config).items()
 

@@ -13,14 +13,17 @@ from pathlib import Path
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 MODULES = (
     "trackway",
+    "trackway.alerts",
     "trackway.backends",
     "trackway.config",
+    "trackway.events",
+    "trackway.replay",
     "trackway.run",
     "trackway.store",
     "trackway.testing",
     "trackway.tracker",
 )
-BACKENDS = ("console", "json_logger", "local", "noop", "tensorboard")
+BACKENDS = ("console", "hook", "json_logger", "local", "noop", "tensorboard")
 
 
 def described():

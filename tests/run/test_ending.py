@@ -106,11 +106,11 @@ def test_concurrent_callers_get_the_same_end(tmp_path):
 
 
 def test_callback_may_not_finish(tmp_path, recorder):
-    """`finish` in a commit or print callback is refused, with the reason; the run goes on and ends as usual."""
+    """`finish` in a commit, print or alert callback is refused, with the reason; the run goes on and ends as usual."""
     printed = []
 
     def stop(_):
-        with pytest.raises(LifecycleError, match="from a commit or print callback"):
+        with pytest.raises(LifecycleError, match="from a commit, print or alert callback"):
             run.finish()
         printed.append(1)
 

@@ -303,7 +303,7 @@ def test_run_is_not_started_from_a_callback(run):
     raised = []
 
     def start(_row):
-        with pytest.raises(LifecycleError, match="started from a commit or print callback of run run") as error:
+        with pytest.raises(LifecycleError, match="started from a commit, print or alert callback of run run") as error:
             _exits.refuse_in_callback()
         raised.append(error)
 

@@ -18,16 +18,18 @@ from fsspec.implementations.memory import MemoryFileSystem
 from programs import wait_for
 from remote_stores import spools  # noqa: F401 - a fixture
 
-from trackway.errors import RunBusyError, TrackerFinishError
-from trackway.store import LocalTracker, _lease, _mirror, _remote_claim, read_rows
+import trackway
+from trackway.backends.local import LocalConfig
+from trackway.errors import ConfigError, RunBusyError, TrackerFinishError
+from trackway.store import LocalTracker, StoredRun, _lease, _mirror, _remote_claim, read_rows
 from trackway.store._remote import Remote
 from trackway.store._remote_claim import Claim
 
 WRITE = """
 import sys, time
-from trackway.store import LocalTracker, _lease, _mirror
-_mirror.INTERVAL, _lease.HEARTBEAT = float(sys.argv[2]), 0.2
-tracker = LocalTracker(sys.argv[1])
+from trackway.store import LocalTracker, _lease
+_lease.HEARTBEAT = 0.2
+tracker = LocalTracker(sys.argv[1], upload_interval=float(sys.argv[2]))
 for number in range(1_000_000):
     tracker.log({"x": number})
     print(number, time.monotonic(), flush=True)
@@ -37,10 +39,9 @@ for number in range(1_000_000):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Heartbeats of 0.2 s, and as often what is new is brought."""
+    """Heartbeats of 0.2 s."""
     monkeypatch.setattr(_lease, "HEARTBEAT", 0.2)
     monkeypatch.setattr(_lease, "_POLL", 0.02)
-    monkeypatch.setattr(_mirror, "INTERVAL", 0.2)
     monkeypatch.setattr(_mirror, "_POLL", 0.02)
 
 
@@ -158,7 +159,7 @@ def test_a_writer_that_is_gone_is_replaced(url, fast, left):
 
 def test_who_was_replaced_writes_no_more(url, tmp_path, fast, caplog):
     """A writer that was cut off finds the other's claim, says so once, and keeps its rows in the spool."""
-    tracker = LocalTracker(url)
+    tracker = LocalTracker(url, upload_interval=0.2)
     tracker.log({"x": 1})
     assert wait_for(lambda: Remote(url).children("metrics"))
     alien(Remote(url), number=2)
@@ -265,7 +266,7 @@ def test_an_answer_that_was_lost_costs_and_doubles_nothing(fast, monkeypatch):
     fsspec.register_implementation("lossy", LossyFileSystem, clobber=True)
     monkeypatch.setattr(_mirror, "_FIRST_DELAY", 0.05)
     LossyFileSystem.lost.clear()
-    with LocalTracker("lossy://bucket/a") as tracker:
+    with LocalTracker("lossy://bucket/a", upload_interval=0.2) as tracker:
         tracker.log({"x": 0})
         assert wait_for(lambda: LossyFileSystem.lost)
         tracker.log({"x": 1})
@@ -275,7 +276,7 @@ def test_an_answer_that_was_lost_costs_and_doubles_nothing(fast, monkeypatch):
 
 def test_a_spool_that_was_cleaned_away_is_made_anew(url, fast, caplog):
     """What was brought stays, and later rows follow it; a warning says so."""
-    with LocalTracker(url, sync_interval=0.05) as tracker:
+    with LocalTracker(url, sync_interval=0.05, upload_interval=0.2) as tracker:
         tracker.log({"x": 0, "text": "x" * 1000})
         assert wait_for(lambda: Remote(url).children("metrics"))
         (tracker.directory / "metrics.jsonl").unlink()
@@ -283,3 +284,33 @@ def test_a_spool_that_was_cleaned_away_is_made_anew(url, fast, caplog):
         tracker.log({"x": 1})
     assert [row["x"] for row in read_rows(url)] == [0, 1]
     assert "was deleted or cut" in caplog.text
+
+
+def test_a_rare_upload_still_shows_that_the_run_lives(url, fast):
+    """Between two of them claim and run.json get heartbeats, and nothing there speaks of rows that are not."""
+    remote = Remote(url)
+
+    def beats():
+        return [json.loads(remote.get(name))["heartbeat"] for name in ("claims/00000001.json", "run.json")]
+
+    with LocalTracker(url, upload_interval=60.0, sync_interval=0.05) as tracker:
+        tracker.log({"x": 0})
+        tracker.flush()
+        tracker._remote.bring_now(10)
+        before = remote.get("summary.json"), json.loads(remote.get("run.json"))["summary_offset"]
+        first = beats()
+        tracker.log({"x": 1})
+        assert wait_for(lambda: all(new > old for new, old in zip(beats(), first, strict=True)))
+        assert before == (remote.get("summary.json"), json.loads(remote.get("run.json"))["summary_offset"])
+        assert [row["x"] for row in read_rows(url)] == [0]
+        assert StoredRun(url).state == "running"
+    assert [row["x"] for row in read_rows(url)] == [0, 1]
+    assert StoredRun(url).state == "finished"
+
+
+@pytest.mark.parametrize("interval", [0, -1.0, float("nan"), True, "5"])
+def test_an_interval_that_is_none_is_refused(url, interval):
+    """The error names the field, and nothing is made."""
+    with pytest.raises(ConfigError, match=r"upload_interval must be a number of seconds above 0, got"):
+        trackway.start([LocalConfig(upload_interval=interval)], dir=url.removesuffix("/a"), run_id="a")
+    assert Remote(url).children() == []

@@ -216,3 +216,35 @@ def test_a_stored_run_may_be_at_a_url(url):
     assert [found.place for found in runs(url)] == [f"{url}/a"]
     with pytest.raises(FileNotFoundError):
         read_run(f"{url}/none")
+
+
+def told(url, kind):
+    """The records of one kind of lines of a run, in their order."""
+    listing = Remote(url).listing()
+    names = sorted(name for name in listing if name.startswith(f"{kind}/"))
+    return [json.loads(line) for name in names for line in Remote(url).get(name).splitlines()]
+
+
+def test_events_and_spans_come_in_segments_too(url, spools):  # noqa: F811 - likewise
+    """Each line is stored once, however often what is new is brought."""
+    with trackway.start(dir=url, run_id="demo", events={"console": False}) as run:
+        for number in range(3):
+            trackway.log_event("checkpoint", {"number": number}, step=number)
+            with trackway.span("save"):
+                pass
+            run.store.flush()
+            run.store._remote.bring_now(10)
+    names = objects(f"{url}/demo")
+    assert not {"events.jsonl", "spans.jsonl"} & set(names)
+    assert [line["number"] for line in told(f"{url}/demo", "events")] == [0, 1, 2]
+    assert [line["name"] for line in told(f"{url}/demo", "spans")] == ["save"] * 3
+    with RemoteRun(f"{url}/demo").source(kind="events") as source:
+        assert source.read(0, source.present_size()).count(b"\n") == 3
+
+
+def test_a_continued_run_adds_to_its_events(url, spools):  # noqa: F811 - likewise
+    """Those of the earlier process stay, each once."""
+    for number in range(2):
+        with trackway.start(dir=url, run_id="demo", events={"console": False}):
+            trackway.log_event("checkpoint", {"number": number}, step=number)
+    assert [line["number"] for line in told(f"{url}/demo", "events")] == [0, 1]

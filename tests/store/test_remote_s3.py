@@ -11,6 +11,7 @@ from remote_stores import spools  # noqa: F401 - a fixture
 from s3_server import s3_server
 
 import trackway
+from trackway.backends.local import LocalConfig
 from trackway.errors import ConfigError, RunBusyError, TrackerFinishError
 from trackway.store import LocalTracker, _lease, _mirror, _mirror_files, _remote_store, read_history, read_rows
 from trackway.store._remote import Remote
@@ -41,7 +42,7 @@ def server(running, monkeypatch):
 
 def write(run_id, rows):
     """Write a run of so many rows."""
-    with trackway.start(dir=URL, run_id=run_id):
+    with trackway.start([LocalConfig(upload_interval=60.0)], dir=URL, run_id=run_id):
         for step in range(rows):
             trackway.log({"loss": step / 7, "accuracy": 1 - step / 1e6}, step=step)
 
@@ -63,7 +64,6 @@ def test_a_run_is_written_continued_and_read(server):
 def test_requests_and_bytes_are_linear_in_the_rows(server, monkeypatch):
     """Of twice the rows, twice the bytes are sent; each segment is one request, and none is sent again."""
     monkeypatch.setattr(_mirror, "SEGMENT", 1 << 14)
-    monkeypatch.setattr(_mirror, "INTERVAL", 60.0)
     costs = []
     for rows in (500, 1000, 2000):
         server.clear()
@@ -79,14 +79,13 @@ def test_requests_and_bytes_are_linear_in_the_rows(server, monkeypatch):
 def test_claiming_a_run_that_is_written_is_refused(server, monkeypatch):
     """Of two claims of one run, the second is refused, also by a process that knows nothing of the first."""
     monkeypatch.setattr(_lease, "HEARTBEAT", 0.5)
-    monkeypatch.setattr(_mirror, "INTERVAL", 0.3)
     program = (
         "import os, sys; from trackway.errors import *; from trackway.store import LocalTracker, _lease\n"
         "_lease.HEARTBEAT, _lease._POLL = 0.5, 0.1\n"
         "os.uname = lambda real=os.uname(): type(real)(('x', 'other', *real[2:]))\n"
         "try:\n    LocalTracker(sys.argv[1])\nexcept RunBusyError as error:\n    print(error)"
     )
-    with LocalTracker(f"{URL}/a") as tracker:
+    with LocalTracker(f"{URL}/a", upload_interval=0.3) as tracker:
         tracker.log({"x": 1})
         with pytest.raises(RunBusyError, match="process"):
             LocalTracker(f"{URL}/a")
@@ -98,9 +97,8 @@ def test_claiming_a_run_that_is_written_is_refused(server, monkeypatch):
 
 def test_a_reader_sees_what_was_written_since_it_last_looked(server, monkeypatch):
     """No listing is taken from a cache, in one process either."""
-    monkeypatch.setattr(_mirror, "INTERVAL", 0.1)
     monkeypatch.setattr(_mirror, "_POLL", 0.05)
-    with LocalTracker(f"{URL}/a") as tracker:
+    with LocalTracker(f"{URL}/a", upload_interval=0.1) as tracker:
         for number in range(3):
             tracker.log({"x": number})
             tracker.flush()
@@ -124,9 +122,8 @@ def test_the_last_rows_need_the_last_segments_only(server, monkeypatch):
 
 def test_an_outage_costs_nothing_but_time(server, caplog, monkeypatch):
     """Training goes on; it is said once, counted, and everything is there once the store is."""
-    monkeypatch.setattr(_mirror, "INTERVAL", 0.1)
     monkeypatch.setattr(_mirror, "_POLL", 0.05)
-    with trackway.start(dir=URL, run_id="a") as run:
+    with trackway.start([LocalConfig(upload_interval=0.1)], dir=URL, run_id="a") as run:
         trackway.log({"x": 0}, commit=True)
         run.flush()
         assert wait_for(lambda: Remote(f"{URL}/a").children("metrics"))

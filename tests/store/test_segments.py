@@ -100,7 +100,7 @@ def test_missing_segments_are_said(caplog):
     for number in (1, 3):
         remote.put(segment_name(0, number), b'{"_step":%d,"_time":1.0,"x":1}\n' % number)
     assert [row["_step"] for row in read_rows(URL)] == [1, 3]
-    assert caplog.text.count("segments of its rows are missing") == 1
+    assert caplog.text.count("segments are missing") == 1
 
 
 def test_segments_hold_whole_lines_of_bounded_size(monkeypatch):

@@ -16,6 +16,7 @@ from trackway.tracker import (
     ForwardingTracker,
     NoopTracker,
     RequiredTracker,
+    Span,
     Tracker,
 )
 
@@ -25,6 +26,7 @@ ARGUMENTS = {
     "log_summary": (({"best": 1.0},), {}),
     "log_artifact": ((__file__,), {"name": "file"}),
     "log_event": (("checkpoint", {"path": "a"}), {"step": 2}),
+    "log_span": ((Span("data", "data", 1.0, 0.5, 1),), {}),
     "add": (({"seconds": 0.5},), {}),
     "alert": (("title",), {"level": "error"}),
     "mark_failed": ((ValueError("x"),), {}),

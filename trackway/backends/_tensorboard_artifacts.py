@@ -14,6 +14,7 @@ from trackway._locks import new_lock
 from trackway.backends._tensorboard_files import place_of
 from trackway.store._artifacts import ArtifactFolder
 from trackway.store._layout import ARTIFACTS, safe_name
+from trackway.values._redact import redacted_name
 
 __all__ = ["Artifacts"]
 
@@ -40,7 +41,7 @@ class Artifacts:
         fs, path = place_of(source)
         if not source or (fs is None and not os.path.exists(path)):  # noqa: PTH110 - a path in text
             raise FileNotFoundError(f"no file or folder {source!r}")
-        name = name or os.path.basename(path.rstrip("/"))  # noqa: PTH119
+        name = redacted_name(name or os.path.basename(path.rstrip("/")))  # noqa: PTH119
         if fs is None:
             self._folder.add(Path(path), name, None)
             return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trackway.tracker import Ledger
+from trackway.values._redact import redacted_name
 
 __all__ = ["keep", "legal_name"]
 
@@ -41,7 +42,7 @@ def keep(run: Any, path: Path, name: str, kind: str | None, ledger: Ledger) -> N
     legal = legal_name(name)
     if legal != name:
         ledger.convert(f"artifact {name!r}", f"a name that Trackio does not take: it is {legal}")
-    files = list(_files(path, ledger)) if path.is_dir() else [(path, _inside(path.name))]
+    files = list(_files(path, ledger)) if path.is_dir() else [(path, _inside(redacted_name(path.name)))]
     if not files:
         raise FileNotFoundError(f"no file in the folder {str(path)!r}")
     kind = kind or "unspecified"

@@ -7,16 +7,20 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trackway import _notices
+from trackway.values import redacted_text
+from trackway.values._redact import holds_secret, redacted_command
 
-__all__ = ["code_root", "device_facts", "in_use", "legal_id", "legal_name", "start", "xla_dump_folder"]
+__all__ = ["code_root", "device_facts", "in_use", "is_left_out", "legal_id", "legal_name", "start", "xla_dump_folder"]
 
 _MAX = 128
 _OF_ID = re.compile(r"[/\\#?%:\s\x00-\x1f]")
 _OF_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+_NO_CODE = frozenset({"site-packages", "node_modules", "wandb", "__pycache__"})
 _AWAY = ("no api key configured", "timed out", "dial tcp", "no such host", "connection")
 
 
@@ -61,17 +65,17 @@ def start(*, fall_back: bool, timeouts: tuple[float, float], **arguments: Any) -
     if wandb.run is not None:
         arguments["reinit"] = "create_new"  # another run of this process goes on
     try:
-        return wandb.init(settings=wandb.Settings(**settings), **arguments)
+        return _init(wandb, settings, arguments)
     except wandb.Error as error:
         taken = not _forgot_failed_start(wandb)
         if not fall_back or not _is_away(error):
             raise
-        reason = str(error).strip().partition("\n")[0]
+        reason = redacted_text(str(error)).strip().partition("\n")[0]
     wanted = arguments.get("id")
     arguments |= {"mode": "offline", "resume": None}
     if taken and wanted is not None:
         arguments["id"] = _legal(f"{wanted}-offline", _OF_ID)
-    run = wandb.init(settings=wandb.Settings(**settings), **arguments)
+    run = _init(wandb, settings, arguments)
     _notices.logger.warning(
         "wandb: OFFLINE, because %s. The run is kept in %s; upload it later with `wandb sync %s%s`",
         reason,
@@ -80,6 +84,20 @@ def start(*, fall_back: bool, timeouts: tuple[float, float], **arguments: Any) -
         run.settings.sync_dir,
     )
     return run
+
+
+def _init(wandb: Any, settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    """Call `wandb.init`, which sends the command line along: without the secrets in it."""
+    given: list[str] = sys.argv
+    told = redacted_command(given)
+    if told == given:
+        return wandb.init(settings=wandb.Settings(**settings), **arguments)
+    sys.argv = told  # where W&B reads it; it has no setting for it
+    try:
+        return wandb.init(settings=wandb.Settings(**settings), **arguments)
+    finally:
+        if sys.argv is told:
+            sys.argv = given
 
 
 def _is_away(error: Exception) -> bool:
@@ -114,6 +132,20 @@ def code_root(save_code: bool | str) -> Path | None:
         return None
     folder = Path(program).resolve().parent
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
+
+
+def is_left_out(path: str, root: str) -> bool:
+    """Tell whether a file of code is not to be saved: what is no code of the project, and what has a secret in it."""
+    parts = Path(os.path.relpath(path, root)).parts
+    if any(part.startswith(".") or part in _NO_CODE for part in parts):
+        return True
+    try:
+        secret = holds_secret(Path(path).read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return False  # W&B finds out itself
+    if secret:
+        _notices.logger.warning("wandb: %s is not saved with the code: there is a secret in it", path)
+    return secret
 
 
 def xla_dump_folder() -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, final
 
-__all__ = ["AXIS", "Placed", "Steps"]
+__all__ = ["AXIS", "Placed", "Steps", "highest_of", "known"]
 
 AXIS = "trackway/step"
 """The metric that holds the step of rows, and the highest one, once W&B numbers them in another way."""
@@ -71,6 +71,16 @@ class Steps:
         """The step of a row that comes without one."""
         return 0 if self._last is None else self._last + 1
 
+    @property
+    def last(self) -> int | None:
+        """The highest step of rows of this attempt, or of those before; None if there is none."""
+        return self._last
+
+    @property
+    def open(self) -> int | None:
+        """The step of the row that W&B still merges into; None if there is none."""
+        return self._open
+
     def rewind(self, step: int) -> None:
         """Begin another attempt, at *step*."""
         self._attempt += 1
@@ -100,6 +110,13 @@ class Steps:
             self._free, self._open = placed.step + 1, None
         return placed
 
+    def aside(self) -> Placed:
+        """Return where a row goes that is of no step."""
+        self._noted = True
+        placed = Placed(self._after_open(), "", None, self._highest)
+        self._free, self._open = placed.step + 1, None
+        return placed
+
     def _beside(self, name: str) -> Placed:
         self._noted = True
         return Placed(self._after_open(), f"{name}/", f"{name}/step", self._highest)
@@ -112,8 +129,19 @@ class Steps:
         return self._free if self._open is None else self._free + 1
 
 
-def known(placed: Placed, step: int) -> dict[str, Any]:
+def known(placed: Placed, step: int | None) -> dict[str, Any]:
     """Return the metrics with the row's own step and the highest one, where its step at W&B does not tell them."""
     return ({} if placed.highest is None else {AXIS: placed.highest}) | (
         {} if placed.axis is None else {placed.axis: step}
     )
+
+
+def highest_of(run: Any, free: int) -> tuple[int | None, bool]:
+    """Return the highest step that rows of a resumed run have, and whether they say so, or W&B's own number does."""
+    if not free:
+        return None, False
+    try:
+        noted = run.summary.get(AXIS)
+    except Exception:
+        noted = None
+    return (int(noted), True) if isinstance(noted, int | float) else (free - 1, False)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO, final
+from typing import Any, ClassVar, Literal, TextIO, final
 
 from trackway._locks import new_lock
-from trackway.backends._console_stream import ConsoleStream, StreamName
-from trackway.backends._console_text import error_text, pairs_text
 from trackway.backends._described import count_described
 from trackway.config import TrackerConfig
 from trackway.errors import ConfigError
+from trackway.events._stream import ConsoleStream, StreamName
+from trackway.events._text import error_text, event_text, pairs_text
 from trackway.store import Summary
-from trackway.tracker import Ledger, Lifecycle, Report, StepCounter, Tracker
+from trackway.tracker import Ledger, Lifecycle, Report, StepCounter, Tracker, check_step
 from trackway.tracker._callbacks import wait_for_callbacks
-from trackway.values import Audio, Histogram, Html, Image, Row, Table, Text, normalise, resolve
+from trackway.values import Audio, Histogram, Html, Image, Row, Table, Text, normalise, redacted_text, resolve
 
 __all__ = ["ConsoleConfig", "ConsoleTracker"]
 
@@ -32,6 +32,7 @@ class ConsoleTracker(Tracker):
     ```text
     hparams lr=0.1 model/width=64
     step=5 loss=0.5 train/acc=0.91 grads=hist(n=1000 mean=0.01 min=-2.1 max=1.9) samples=image(28x28)
+    event checkpoint step=5 path=/tmp/5
     summary best_loss=0.4
     artifact name=model.pt type=model
     finish rows=6 loss=0.5 train/acc=0.91 best_loss=0.4
@@ -45,6 +46,8 @@ class ConsoleTracker(Tracker):
     """
 
     name: str = "console"
+    prints_events: ClassVar[bool] = True
+    """A run that has it prints no events itself."""
 
     def __init__(self, stream: TextIO | StreamName | None = None) -> None:
         """Print to *stream*; None and "stdout" mean whatever `sys.stdout` is at each call, "stderr" likewise."""
@@ -82,6 +85,12 @@ class ConsoleTracker(Tracker):
             self._summary.set(row)
         self._print("log_summary", "summary", row)
 
+    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Print a line that begins with `event`, its name, and its step if it has one."""
+        number = check_step(step)
+        if self._life.accepts("log_event"):
+            self._print("log_event", f"event {event_text(str(event), self._row(payload), number)}", {})
+
     def log_artifact(
         self,
         artifact_path: str | os.PathLike[str],
@@ -92,7 +101,8 @@ class ConsoleTracker(Tracker):
         """Print a line that begins with `artifact`; the file itself is not kept."""
         if not self._life.accepts("log_artifact"):
             return
-        path = os.fsdecode(artifact_path)
+        path = redacted_text(os.fsdecode(artifact_path))
+        name = None if name is None else redacted_text(str(name))
         own_name = os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - maybe a URL
         shown = {"name": name or own_name, "type": type, "path": None if name in {None, own_name} else path}
         self._print("log_artifact", "artifact", {key: value for key, value in shown.items() if value is not None})

@@ -15,9 +15,9 @@ from trackway.backends._described import count_described
 from trackway.config import TrackerConfig
 from trackway.errors import ConfigError
 from trackway.store import Summary
-from trackway.tracker import Ledger, Lifecycle, Report, StepCounter, Tracker
+from trackway.tracker import Ledger, Lifecycle, Report, StepCounter, Tracker, check_step
 from trackway.tracker._callbacks import wait_for_callbacks
-from trackway.values import Audio, Html, Image, Row, Table, encode, normalise, resolve
+from trackway.values import Audio, Html, Image, Row, Table, encode, normalise, redacted_text, resolve
 
 __all__ = ["JsonLoggerConfig", "JsonLoggerTracker"]
 
@@ -34,6 +34,7 @@ class JsonLoggerTracker(Tracker):
     {"tracker":"json_logger","event":"hparams","hparams":{"lr":0.1}}
     {"tracker":"json_logger","event":"log","step":1,"metrics":{"loss":0.5}}
     {"tracker":"json_logger","event":"summary","summary":{"best_loss":0.4}}
+    {"tracker":"json_logger","event":"event","name":"checkpoint","step":1,"payload":{"path":"/tmp/1"}}
     {"tracker":"json_logger","event":"artifact","path":"/tmp/model.pt","name":"model.pt","type":"model"}
     {"tracker":"json_logger","event":"finish","summary":{"loss":0.5,"best_loss":0.4}}
     ```
@@ -95,6 +96,13 @@ class JsonLoggerTracker(Tracker):
             self._summary.set(row)
         self._emit("summary", summary=row)
 
+    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Write a record of the event "event", with the name under `name`, and `step` if there is one."""
+        number = check_step(step)
+        if self._life.accepts("log_event"):
+            at = {} if number is None else {"step": number}
+            self._emit("event", name=str(event), **at, payload=self._row(payload))
+
     def log_artifact(
         self,
         artifact_path: str | os.PathLike[str],
@@ -105,7 +113,8 @@ class JsonLoggerTracker(Tracker):
         """Write a record of the event "artifact"; the file itself is not kept."""
         if not self._life.accepts("log_artifact"):
             return
-        path = os.fsdecode(artifact_path)
+        path = redacted_text(os.fsdecode(artifact_path))
+        name = None if name is None else redacted_text(str(name))
         self._emit("artifact", path=path, name=name or os.path.basename(os.path.abspath(path)), type=type)  # noqa: PTH100, PTH119 - maybe a URL
 
     def report(self) -> Report:

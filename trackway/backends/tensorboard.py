@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
@@ -17,6 +17,7 @@ from trackway.config import TrackerConfig, missing_extra, run_context
 from trackway.errors import ConfigError, StepError
 from trackway.tracker import BackgroundPolicy, Ledger, Lifecycle, Report, StepCounter, Tracker, check_step
 from trackway.tracker._interface import ArtifactPath
+from trackway.tracker._row_time import begun_at
 from trackway.values import normalise, resolve
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class TensorboardTracker(Tracker):
       whole the text `config`. TensorBoard reads the columns of a run once: they are written with the first row, flush
       or finish, and what is logged later is in the text only, which is renewed every `flush_secs`.
     * `log_summary` makes scalars (or texts) `summary/<name>` at the latest step.
+    * What an event brings is `<event>/<key>`, at its step.
     * Artifacts are copied to the folder `artifacts` beside the event file.
 
     What was converted or left out is counted in `report()`. A call returns when the event is in memory; it is with the
@@ -66,6 +68,7 @@ class TensorboardTracker(Tracker):
         self._ledger = Ledger(self.name)
         self._life = Lifecycle(self._ledger)
         self._steps = StepCounter(first_step)
+        self._event_steps: defaultdict[str, StepCounter] = defaultdict(StepCounter)
         self._last_step = first_step
         self._summaries = Summaries(self._ledger)
         run_name = os.path.basename(str(writer.logdir).rstrip("/"))  # noqa: PTH119 - may be a URL
@@ -105,6 +108,20 @@ class TensorboardTracker(Tracker):
         if self._life.accepts("log_summary"):
             row = resolve(normalise(metrics, reserved=False))
             self._add(self._summaries.values(row, "summary/"), self._last_step)
+
+    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Write the values of *payload* as `<event>/<key>`; without any, the text `<event>`.
+
+        Without a step, the event has a count of its own: the first of its name is at 0.
+
+        Raises:
+            StepError: if *step* is not an integer.
+        """
+        number = check_step(step)
+        if self._life.accepts("log_event"):
+            row = resolve(normalise(payload, reserved=False))
+            at = self._event_steps[str(event)].take(None) if number is None else number
+            self._add(self._summaries.values(row, f"{event}/") or list(self._summaries.text(str(event), "")), at)
 
     def log_artifact(self, artifact_path: ArtifactPath, *, name: str | None = None, type: str | None = None) -> None:  # noqa: A002, ARG002
         """Copy a file, folder or object to `artifacts/<name>` beside the event file; takes as long as the copying does.
@@ -187,7 +204,7 @@ class TensorboardTracker(Tracker):
         if events is None:  # nowhere to write
             self._ledger.deliver(rows)
             return
-        event = Event(wall_time=time.time(), step=step, **content)
+        event = Event(wall_time=begun_at(), step=step, **content)
         events.append(event.SerializeToString(), rows=rows, lasting=lasting)
 
     def _open(self) -> EventWriter | None:

@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from trackway import _notices
 from trackway._locks import new_lock
 from trackway.backends import _trackio_artifacts as artifacts
 from trackway.backends import _trackio_start as starting
+from trackway.backends._trackio_events import Events
 from trackway.backends._trackio_places import Alert, Entry, Rewind, place_of
 from trackway.backends._trackio_sender import Sender
 from trackway.backends._trackio_values import Values, identity, legal_text
@@ -24,7 +25,9 @@ from trackway.config._environment import mode as environment_mode
 from trackway.errors import ConfigError, StepError
 from trackway.tracker import BackgroundPolicy, Ledger, Lifecycle, NoopTracker, Report, StepCounter, Tracker, check_step
 from trackway.tracker._interface import AlertLevel, ArtifactPath
-from trackway.values import normalise, resolve
+from trackway.tracker._row_time import begun_at
+from trackway.values import normalise, redacted_text, resolve
+from trackway.values._redact import redacted_name
 
 if TYPE_CHECKING:
     from trackio.run import Run
@@ -49,6 +52,7 @@ class TrackioTracker(Tracker):
     * Histograms, images, sounds, tables and HTML are what they are; a `Text` is a report in Markdown.
     * Nested mappings are joined with `/`. The names `project`, `run`, `timestamp`, `step`, `time`, `metrics` and those
       that begin with `__` get `__` before them, as Trackio does.
+    * An event is a row of its own, `{"event": name, "<event>/<key>": value}`, after the metrics of its step.
     * Hyper-parameters are the run's configuration, and may change. Trackio has no summary: summary values are
       `summary/<name>` in the configuration, and so columns of the table of runs.
     * What another attempt goes over again becomes, on this machine, a run of its own, `<name> (superseded <n>)`. A
@@ -87,6 +91,7 @@ class TrackioTracker(Tracker):
         self._place = place_of(self.run)
         self._sender = Sender(self._place, self._ledger)
         self._values = Values(self._ledger, starting.media_folder(self.run))
+        self._events = Events(self._values)
         self._local = bool(self.run._is_local)  # noqa: SLF001
         self._last_step: int | None = None
         self._attempt, self._again = attempt, False
@@ -114,7 +119,7 @@ class TrackioTracker(Tracker):
         check_step(step)
         if not self._life.accepts("log"):
             return
-        now = datetime.now(UTC).isoformat()
+        now = datetime.fromtimestamp(begun_at(), UTC).isoformat()
         row = resolve(normalise(metrics))
         number = self._steps.take(step)
         with self._lock:
@@ -125,12 +130,38 @@ class TrackioTracker(Tracker):
             values = {f"{prefix}{name}": value for name, value in values.items()}
         self._sender.put(Entry(number, values, now, log_id, files))
         self._ledger.accept()
+        with self._lock:
+            events = self._events.with_row(number)
+        self._put_events(events)
+
+    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Log a row `{"event": event, "<event>/<key>": value}` at *step*, once the metrics of that step are there.
+
+        Raises:
+            StepError: if *step* is not an integer.
+            ConnectionError: as for `log`.
+        """
+        number = check_step(step)
+        if self._life.accepts("log_event"):
+            row = resolve(normalise(payload, reserved=False))
+            with self._lock:
+                prefix = "" if number is None else self._prefix_again(number)
+                events = self._events.take(str(event), row, number, last=self._last_step, prefix=prefix)
+            self._put_events(events)
+
+    def _put_events(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._sender.put(entry)
+            self._ledger.accept()
 
     def _prefix(self, step: int) -> str:
         """Return what the names of a row get before them: something where a server has superseded rows of the step."""
-        last = self._last_step
-        again = self._again and last is not None and step <= last
-        self._last_step = step if last is None else max(step, last)
+        prefix = self._prefix_again(step)
+        self._last_step = step if self._last_step is None else max(step, self._last_step)
+        return prefix
+
+    def _prefix_again(self, step: int) -> str:
+        again = self._again and self._last_step is not None and step <= self._last_step
         return f"attempt_{self._attempt}/" if again else ""
 
     def _log_id(self, step: int, content: str) -> str:
@@ -154,7 +185,7 @@ class TrackioTracker(Tracker):
         if not self._life.accepts("log_artifact"):
             return
         path = Path(os.fsdecode(artifact_path))
-        wanted = str(name or path.resolve().name)
+        wanted = redacted_name(str(name or path.resolve().name))
         try:
             artifacts.keep(self.run, path, wanted, type, self._ledger)
         except FileNotFoundError as error:
@@ -165,6 +196,7 @@ class TrackioTracker(Tracker):
         if not self._life.accepts("alert"):
             return
         known = _LEVELS.get(level, "warn")
+        title, text = redacted_text(str(title)), redacted_text(str(text))
         if self.run._webhook_url:  # noqa: SLF001 - it prints, queues and calls by itself
             from trackio import AlertLevel as Level
 
@@ -197,6 +229,7 @@ class TrackioTracker(Tracker):
             raise StepError("trackio: rewind takes the step to go on from, got None")
         if not self._life.accepts("rewind"):
             return
+        self._put_rest()
         self._steps, self._repeats = StepCounter(number), (0, {})
         if self._local:
             self._sender.put(Rewind(number))
@@ -233,9 +266,18 @@ class TrackioTracker(Tracker):
         atexit.unregister(self._end_at_exit)
         deadline = time.monotonic() + self._timeout
         try:
+            self._put_rest()
             self._sender.close(0.8 * self._timeout)
         finally:
             starting.end(self.run, deadline - time.monotonic())
+
+    def _put_rest(self) -> None:
+        with self._lock:
+            events = self._events.rest(self._last_step)
+        try:
+            self._put_events(events)
+        except ConnectionError as error:
+            self._ledger.fail("log_event", error)
 
     def _end_at_exit(self) -> None:
         if not self._life.foreign:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, cast, final
 from trackway import _notices
 from trackway._locks import new_lock
 from trackway.backends import _wandb_start as starting
-from trackway.backends._wandb_steps import Steps, known
+from trackway.backends._wandb_events import Events
+from trackway.backends._wandb_steps import Steps, highest_of, known
 from trackway.backends._wandb_values import Values, plain
 from trackway.config import TrackerConfig, missing_extra, run_context
 from trackway.config._environment import mode as environment_mode
 from trackway.errors import ConfigError, StepError
 from trackway.tracker import BackgroundPolicy, Ledger, Lifecycle, Report, Tracker, check_step
 from trackway.tracker._interface import AlertLevel, ArtifactPath
-from trackway.values import Row, normalise, resolve
+from trackway.tracker._row_time import row_time
+from trackway.values import Row, normalise, redacted_text, resolve
+from trackway.values._redact import redacted_name
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -42,6 +45,7 @@ class WandbTracker(Tracker):
       numbers may be ahead; the highest step is then in `trackway/step`.
     * Nested mappings are joined with `/`, which W&B groups panels by.
     * Histograms, images, sounds, tables and pages are what they are; a `Text` is shown as a page.
+    * An event is `event: <name>` and `<event>/<key>` in the row of its step; several in one row share it.
     * Hyper-parameters are the config, and may change. Summary values win over the automatic last values.
     * An artifact of a name used before is a new version of it.
 
@@ -81,6 +85,7 @@ class WandbTracker(Tracker):
         self._ledger = Ledger(self.name)
         self._life = Lifecycle(self._ledger)
         self._values = Values(self._ledger)
+        self._events = Events(self._steps, self._ledger)
         self._axes: set[str] = set()
         self._error: BaseException | None = None
         self._lock = new_lock()
@@ -105,13 +110,39 @@ class WandbTracker(Tracker):
         with self._lock:
             values = self._values.of(row)
             number = self._steps.next if number is None else number
-            placed = self._steps.place(number, closed=commit is True)
-            own = known(placed, number)
-            for axis in own.keys() - self._axes:
-                self._define(axis, placed.prefix if axis == placed.axis else "")
-            named = {f"{placed.prefix}{name}": value for name, value in values.items()}
-            self.run.log({**named, **own}, step=placed.step, commit=commit is True)
+            before, events = self._events.with_row(number)
+            self._put_events(before)
+            self._put({**events, **values}, number, closed=commit is True)
         self._ledger.deliver()
+
+    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Log `{"event": event, "<event>/<key>": value}` in the row of *step*, which is the one to come if it is open.
+
+        Where that row is written already it is the next one, with the event's step in `<event>/step`.
+
+        Raises:
+            StepError: if *step* is not an integer.
+        """
+        number = check_step(step)
+        if self._life.accepts("log_event"):
+            row = resolve(normalise(payload, reserved=False))
+            with self._lock:
+                self._put_events(self._events.take(str(event), self._values.of(row), number))
+
+    def _put_events(self, rows: Iterable[tuple[int | None, Mapping[str, Any]]]) -> None:
+        for step, values in rows:
+            self._put(values, step, closed=step is None)
+
+    def _put(self, values: Mapping[str, Any], step: int | None, *, closed: bool) -> None:
+        placed = self._steps.aside() if step is None else self._steps.place(step, closed=closed)
+        own = known(placed, step)
+        for axis in own.keys() - self._axes:
+            self._define(axis, placed.prefix if axis == placed.axis else "")
+        begun = row_time()
+        if begun is not None:
+            own["_timestamp"] = begun
+        named = {f"{placed.prefix}{name}": value for name, value in values.items()}
+        self.run.log({**named, **own}, step=placed.step, commit=closed)
 
     def _define(self, axis: str, prefix: str) -> None:
         self._axes.add(axis)
@@ -147,7 +178,7 @@ class WandbTracker(Tracker):
         if not path.exists():
             self._ledger.drop(f"artifact {str(path)!r}", "there is no such file or folder")
             return
-        wanted = str(name or path.resolve().name)
+        wanted = redacted_name(str(name or path.resolve().name))
         self._log_artifact(path, wanted, type or "artifact")
 
     def _log_artifact(self, path: Path, wanted: str, kind: str) -> None:
@@ -169,6 +200,7 @@ class WandbTracker(Tracker):
     def alert(self, title: str, text: str = "", *, level: AlertLevel = "warning") -> None:
         """Send a W&B alert."""
         if self._life.accepts("alert"):
+            title, text = redacted_text(title), redacted_text(text)
             self.run.alert(title=title, text=text or title, level=_LEVELS.get(level, "WARN"))
 
     def first_missing_step(self) -> int | None:
@@ -186,6 +218,7 @@ class WandbTracker(Tracker):
             raise StepError("wandb: rewind takes the step to go on from, got None")
         if self._life.accepts("rewind"):
             with self._lock:
+                self._put_events(self._events.rest())
                 self._steps.rewind(number)
 
     def mark_failed(self, error: BaseException) -> None:
@@ -203,6 +236,7 @@ class WandbTracker(Tracker):
         if self._save_xla_dumps:
             self._save_dumps()
         try:
+            self._put_events(self._events.rest())
             self.run.finish(exit_code=self._exit_code())
         except Exception as error:
             self._ledger.fail(
@@ -324,7 +358,7 @@ class WandbConfig(TrackerConfig):
         )
         self._describe(run)
         free = int(run.starting_step or 0)
-        highest, noted = _highest(run, free)
+        highest, noted = highest_of(run, free)
         begins = None if context is None or not context.resumed else context.next_step
         attempt = 1 if context is None else context.attempt
         steps = Steps(free, highest, attempt=attempt, begins=begins, noted=noted)
@@ -356,24 +390,6 @@ class WandbConfig(TrackerConfig):
                 run.config.update({"trackway": {"devices": facts}}, allow_val_change=True)
             root = None if run.disabled else starting.code_root(self.save_code)
             if root is not None:
-                run.log_code(str(root), exclude_fn=_is_no_code)
+                run.log_code(str(root), exclude_fn=starting.is_left_out)
         except Exception as error:
             _notices.logger.warning("wandb: the code was not saved: %s: %s", type(error).__name__, error)
-
-
-def _is_no_code(path: str, root: str) -> bool:
-    parts = Path(os.path.relpath(path, root)).parts
-    return any(
-        part.startswith(".") or part in {"site-packages", "node_modules", "wandb", "__pycache__"} for part in parts
-    )
-
-
-def _highest(run: Any, free: int) -> tuple[int | None, bool]:
-    """The highest step that rows of a resumed run have, and whether it is they who say so, or W&B's own number."""
-    if not free:
-        return None, False
-    try:
-        noted = run.summary.get("trackway/step")
-    except Exception:
-        noted = None
-    return (int(noted), True) if isinstance(noted, int | float) else (free - 1, False)

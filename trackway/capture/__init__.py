@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trackway.capture._deferring import defer_tracker_for_jit
     from trackway.capture._jit import Jitted, jit
     from trackway.capture._logs import Logs
+    from trackway.capture._processes import reduce_across_processes
     from trackway.capture._scopes import mute, scope
     from trackway.capture._watching import watch_grad
 
@@ -50,6 +51,7 @@ __all__ = [
     "jit_log",
     "losses",
     "mute",
+    "reduce_across_processes",
     "scope",
     "settings",
     "trace_active",
@@ -65,6 +67,7 @@ _LATER = {
     "defer_tracker_for_jit": "_deferring",
     **dict.fromkeys(("Jitted", "jit"), "_jit"),
     **dict.fromkeys(("mute", "scope"), "_scopes"),
+    "reduce_across_processes": "_processes",
     "watch_grad": "_watching",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -21,7 +21,9 @@ from trackway.capture import _jaxcompat as compat
 from trackway.capture._collections import Series
 from trackway.capture._kinds import Reduction
 from trackway.capture._primitive import TRACED, Group, Path, Traced, parts
+from trackway.capture._settings import Loss, report
 from trackway.values import to_plain
+from trackway.values._pending import Unreachable, local_view
 
 __all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "rows_of"]
 
@@ -119,6 +121,19 @@ class Layout:
     def small(self) -> bool:
         """Whether the buffers take so little memory that many of them may wait for their tracker."""
         return sum(math.prod(slot.shape) for slot in self.slots) <= _SMALL
+
+    def without(self, buffers: Sequence[int]) -> Layout:
+        """Return the layout of the metrics that have nothing in *buffers*."""
+        metrics: list[Finished] = []
+        slots: list[_Slot] = []
+        at = 0
+        for metric in self.metrics:
+            own = self.slots[at : at + metric.width]
+            at += metric.width
+            if not any(slot.buffer in buffers for slot in own):
+                metrics.append(metric)
+                slots += own
+        return replace(self, metrics=tuple(metrics), slots=tuple(slots))
 
     @property
     def flat(self) -> bool:
@@ -274,6 +289,8 @@ def _vector_for(value: Any) -> str | None:
     """Return the type of the vector with which *value* travels; None if it goes by itself."""
     if value.size > _SMALL or compat.is_explicitly_sharded(value) or jnp.iscomplexobj(value):
         return None
+    if value.size > 1 and jax.process_count() > 1:  # it may be spread over processes, which must not cost the others
+        return None
     if value.dtype.itemsize > 4:  # noqa: PLR2004 - bytes
         return str(value.dtype)
     return next(vector for family, vector in _VECTORS if jnp.issubdtype(value.dtype, family))
@@ -301,8 +318,29 @@ class Packed:
         return self.layout.flat
 
     def rows(self) -> Rows:
-        """Return the rows, waiting for the buffers."""
-        return self.layout.rows(self.buffers)
+        """Return the rows, waiting for the buffers; a metric that is spread over several processes is left out."""
+        try:
+            return self.layout.rows(self.buffers)
+        except RuntimeError:
+            away = {number: why for number, buffer in enumerate(self.buffers) if (why := _unreachable(buffer))}
+            if not away:
+                raise
+        layout = self.layout.without(tuple(away))
+        reason = next(iter(away.values()))
+        missing = tuple(Loss(name, reason, "") for name in self.names if name not in layout.names)
+        for loss in missing:
+            report(loss)
+        self.lost = (*self.layout.lost, *missing)
+        return layout.rows([np.zeros(0) if number in away else one for number, one in enumerate(self.buffers)])
+
+
+def _unreachable(buffer: Any) -> str | None:
+    """Why this process cannot read *buffer*; None if it can."""
+    try:
+        local_view(buffer)
+    except Unreachable as error:
+        return str(error)
+    return None
 
 
 jax.tree_util.register_pytree_node(Packed, lambda packed: (packed.buffers, packed.layout), Packed)

@@ -1,7 +1,7 @@
 """The command line, `trackway`: runs in a terminal.
 
-It reads run directories and writes nothing into them. Every name and text that comes from a run is made harmless before
-it is shown. `trackway --help` lists the commands; each part is imported when its command is called.
+It reads run directories; `replay` alone writes into them, how far it came. Every name and text that comes from a run is
+made harmless before it is shown. `trackway --help` lists the commands; a command is imported when it is called.
 """
 
 from __future__ import annotations

@@ -24,11 +24,20 @@ _COMMANDS = {
     "compare": ("_compare", "Show in what the configurations and results of runs differ."),
     "best": ("_best", "Rank runs by their best value of a metric."),
     "export": ("_export", "Write rows, configuration and summary of a run to a folder."),
+    "replay": ("_replay", "Deliver runs to other trackers, such as W&B, after the event."),
+    "trace": ("_trace", "Write the spans of a run as a timeline for Perfetto."),
+    "rules": ("_rules", "Explain alert rules, and try them on runs."),
     "backends": ("_backends", "List the tracker types: installed or missing, and what they keep."),
 }
 """Each command's module, and its help in one line, so that listing them imports none."""
 
 _COMPLETE = "_TRACKWAY_COMPLETE"
+_EXAMPLES = """\b
+The best of some runs, its curve, and its rows for a spreadsheet:
+  trackway best --metric val/loss
+  trackway plot RUN --metrics val/loss
+  trackway export RUN
+"""
 
 
 @final
@@ -66,15 +75,18 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
         ctx.exit()
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def _group() -> None:
     """Look at runs of trackway.
 
-    RUN is a run directory, a file of rows such as metrics.jsonl, or the id of a run in the folder --dir, which is
-    $TRACKWAY_DIR or "runs" by default. Exit codes: 0 done, 1 not found or failed, 2 wrong usage.
+    RUN is a run directory or its URL, a file of rows such as metrics.jsonl, or the id of a run in the folder --dir,
+    which is $TRACKWAY_DIR or "runs" by default; of an id, four characters that no other has are enough. Exit
+    codes: 0 done, 1 not found or failed, 2 wrong usage.
     """
 
 

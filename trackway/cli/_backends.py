@@ -81,6 +81,7 @@ def _capabilities(types: list[str]) -> dict[str, dict[str, str]]:
 
 def _makers() -> dict[str, Callable[[Path], Any]]:
     from trackway.backends.console import ConsoleTracker
+    from trackway.backends.hook import HookTracker
     from trackway.backends.json_logger import JsonLoggerTracker
     from trackway.backends.tensorboard import TensorboardConfig
     from trackway.store import LocalTracker
@@ -90,6 +91,7 @@ def _makers() -> dict[str, Callable[[Path], Any]]:
         "tensorboard": lambda folder: TensorboardConfig(str(folder)).init("run"),
         "json_logger": lambda _: JsonLoggerTracker(_silent()),
         "console": lambda _: ConsoleTracker(io.StringIO()),
+        "hook": lambda _: HookTracker(lambda _event, _payload: None),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from trackway.cli._options import as_json, dir_option, find, metrics_option, run_argument
+from trackway.cli._options import as_json, dir_option, examples, find, metrics_option, run_argument
 from trackway.cli._output import flat, in_colour, print_json, table, to_json
 
 __all__ = ["command"]
@@ -15,7 +15,9 @@ __all__ = ["command"]
 _MISSING = object()
 
 
-@click.command()
+@click.command(
+    epilog=examples("trackway compare digits-3 digits-2", "trackway compare runs/digits-* --metrics 'val/*'")
+)
 @run_argument(several=True)
 @dir_option
 @metrics_option("Results to compare; globs are allowed.  [default: all]")
@@ -52,7 +54,7 @@ def command(
 def _labels(found: list[Any]) -> list[str]:
     """Return a name for each run: its id, or its path where two have the same."""
     ids = [run.id for run in found]
-    return [run.id if ids.count(run.id) == 1 else str(run.path) for run in found]
+    return [run.id if ids.count(run.id) == 1 else run.place for run in found]
 
 
 def _wanted(metrics: tuple[str, ...]) -> Callable[[str], bool]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from trackway.cli._options import dir_option, find, metrics_option, run_argument
+from trackway.cli._options import dir_option, examples, find, metrics_option, run_argument
 from trackway.cli._output import needed, print_json, to_json
 from trackway.cli._rowfiles import write_csv, write_json, write_lines, write_parquet
 from trackway.store._layout import safe_name
@@ -19,7 +19,7 @@ __all__ = ["command"]
 FORMATS = ("csv", "json", "jsonl", "parquet")
 
 
-@click.command()
+@click.command(epilog=examples("trackway export digits-3", "trackway export digits-3 --format parquet -o best"))
 @run_argument()
 @dir_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="csv", show_default=True, help="Of the rows.")
@@ -41,8 +41,13 @@ def command(
 ) -> None:
     """Write RUN to a folder: rows.csv (or .json, .jsonl, .parquet), config.json, summary.json and run.json.
 
-    The folder is there once it is complete.
+    The folder is there once it is complete. `trackway history RUN -n -1 -o rows.csv` writes the rows alone.
     """
+    if output and Path(output).suffix[1:] in FORMATS:
+        raise click.UsageError(
+            f"-o {output!r} is the name of a file, and export makes a folder: give one without {Path(output).suffix}; "
+            f"`trackway history RUN -n -1 -o {output}` writes the rows alone"
+        )
     if form == "parquet":
         needed("pyarrow.parquet", "parquet", "frames")
     run = find(text, folder)

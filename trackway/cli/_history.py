@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from trackway.cli._options import as_json, dir_option, find, metrics_option, run_argument
+from trackway.cli._options import as_json, dir_option, examples, find, metrics_option, run_argument
 from trackway.cli._output import flat, needed, table
 from trackway.cli._rowfiles import columns_of, write_csv, write_json, write_parquet
 
@@ -33,7 +33,9 @@ def step_range(_ctx: click.Context, _parameter: click.Parameter, value: str | No
     raise click.BadParameter(f"{value!r} is no range; give the first step and the one after the last, such as 100:200")
 
 
-@click.command()
+@click.command(
+    epilog=examples("trackway history digits-3 --metrics 'val/*' -n 10", "trackway history digits-3 -n -1 -o rows.csv")
+)
 @run_argument()
 @dir_option
 @click.option("-n", "count", type=click.IntRange(-1), default=50, show_default=True, help="How many rows; -1 for all.")

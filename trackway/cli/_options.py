@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -13,16 +14,29 @@ from click.shell_completion import CompletionItem
 __all__ = [
     "Condition",
     "as_json",
+    "columns_of_config",
     "condition_option",
     "dir_option",
+    "each",
+    "examples",
+    "fetched",
     "find",
     "matching",
     "metrics_option",
     "names_in",
+    "no_runs",
     "run_argument",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+_AT_ONCE = 16  # requests to an object store
+_BY_DEFAULT = "runs"
+_LEAST = 4  # characters that a part of an id has
+_MOST_READ = 100  # configurations that are read unasked
+_SHOWN = 3  # values of them that are shown unasked
+_SHORT = 30
+_ROWS = ".jsonl"
 
 
 @final
@@ -42,6 +56,11 @@ class _Run(click.ParamType[str]):
         return items or [CompletionItem(incomplete, type="file")]
 
 
+def examples(*lines: str) -> str:
+    """Return the end of a command's help."""
+    return "\b\nExamples:\n" + "".join(f"  {line}\n" for line in lines)
+
+
 def run_argument(*, several: bool = False) -> Callable[[F], F]:
     """Return the argument RUN, or RUN... of which there are one or more."""
     if several:
@@ -50,7 +69,10 @@ def run_argument(*, several: bool = False) -> Callable[[F], F]:
 
 
 dir_option = click.option(
-    "--dir", "folder", metavar="DIR", help='Folder in which ids are looked up  [default: $TRACKWAY_DIR, or "runs"]'
+    "--dir",
+    "folder",
+    metavar="DIR",
+    help='Folder or URL in which ids are looked up  [default: $TRACKWAY_DIR, or "runs"]',
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -70,7 +92,7 @@ def names_in(option: str, *others: str, text: str) -> Callable[[F], F]:
 
 
 def find(text: str, folder: str | None) -> Any:
-    """Return the run that *text* means: a path, or an id in *folder*.
+    """Return the run that *text* means: a path or a URL, or an id in *folder*, or a part of one.
 
     Raises:
         click.ClickException: if there is none; it names what is near.
@@ -81,25 +103,115 @@ def find(text: str, folder: str | None) -> Any:
     if is_url(text):
         try:
             return read_run(text)
-        except OSError as error:
-            raise click.ClickException(f"no run {text!r}: {error}") from error
+        except FileNotFoundError:
+            above, _, name = text.rstrip("/").rpartition("/")
+            known = _names_in(text) or _names_in(above)
+            raise click.ClickException(f"no run {text!r}: there is none{_hint(name, above, known)}") from None
+    place = str(folder_of_runs(folder))
     if "\0" not in text and text:
-        place = folder_of_runs(folder)
-        for path in (Path(text), place / text, place / safe_name(text)):
-            if path.exists():
-                return read_run(path)
-    import difflib
+        for path in (text, f"{place}/{text}", f"{place}/{safe_name(text)}"):
+            if is_url(path):
+                with contextlib.suppress(FileNotFoundError):
+                    return read_run(path)
+            elif Path(path).exists():
+                return _read(path)
+    known = _names_in(place)
+    meant = [name for name in known if text in name] if len(text) >= _LEAST else []
+    if len(meant) == 1:
+        return read_run(f"{place}/{meant[0]}")
+    several = f"; of several runs that is a part of the id: {', '.join(meant[:5])}" if meant else ""
+    raise click.ClickException(
+        f"no run {text!r}: there is no such path, and no such id in {place!r}{several or _hint(text, place, known)}"
+    )
 
+
+def _read(path: str) -> Any:
+    """Return the run in *path*; a folder without one is a mistake."""
+    from trackway.store._runs import holds_run, read_run
+
+    if Path(path).is_dir() and not holds_run(path):
+        names = _names_in(path)
+        some = f"it holds runs: give one of them, such as {path.rstrip('/')}/{names[0]}" if names else ""
+        raise click.ClickException(f"no run {path!r}: that folder is none; {some or 'it has no run.json and no rows'}")
+    if Path(path).is_file() and not path.endswith(_ROWS):
+        raise click.ClickException(f"no run {path!r}: that file is none of rows, whose names end with {_ROWS}")
+    return read_run(path)
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names of the runs in *folder*; none where it cannot be read."""
     from trackway.store._runs import runs
 
-    place = folder_of_runs(folder)
     try:
-        known = [run.path.name for run in runs(folder)]
+        return [run.path.name for run in runs(folder)]
     except OSError:
-        known = []
-    near = difflib.get_close_matches(text, known, 3)
-    hint = f"; did you mean {', '.join(near)}?" if near else f"; `trackway runs {place}` lists what there is"
-    raise click.ClickException(f"no run {text!r}: there is no such path, and no such id in {str(place)!r}{hint}")
+        return []
+
+
+def _hint(name: str, folder: str, known: list[str]) -> str:
+    """Say which of the runs *known* in *folder* may be meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 3)
+    if near:
+        return f"; did you mean {', '.join(near)}?"
+    return f"; `trackway runs {folder}` lists what there is" if known else f"; there are no runs in {folder!r}"
+
+
+def each(function: Callable[[Any], T], found: Sequence[Any]) -> list[T]:
+    """Return the results of *function* for each of the runs *found*; on object stores of several at the same time."""
+    from trackway.store._layout import is_url
+
+    if not any(is_url(run.place) for run in found):
+        return list(map(function, found))
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, found))
+
+
+def fetched(folder: str | None) -> list[Any]:
+    """Return the runs in *folder*; of those on object stores the small files are read, of many at the same time."""
+    from trackway.store._layout import is_url
+    from trackway.store._runs import runs
+
+    try:
+        found = runs(folder)
+    except FileNotFoundError as error:
+        raise click.ClickException(
+            f"{error.strerror}: {error.filename}; runs are in the folder {_BY_DEFAULT!r} below where the training was "
+            "started: go there, give the folder, or set TRACKWAY_DIR"
+        ) from None
+    each(lambda run: is_url(run.place) and (run.state, run.summary, run.config), found)
+    return found
+
+
+def no_runs(folder: str | None, *, fitting: bool) -> str:
+    """Say that there are no runs in *folder*, or none *fitting* what was asked."""
+    from trackway.store._layout import is_url
+    from trackway.store._runs import folder_of_runs, holds_run
+
+    place = str(folder_of_runs(folder))
+    if not is_url(place) and holds_run(place):
+        return f"no runs in {place}: it is a run itself, which `trackway show {place}` shows"
+    return f"no runs in {place}" + (" that fit" if fitting else "")
+
+
+def columns_of_config(asked: tuple[str, ...], found: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of the values of the configuration to show: those *asked* for, else a few that differ."""
+    from trackway.cli._output import flat
+
+    if asked or not 1 < len(found) <= _MOST_READ:
+        return asked
+    settings = [flat(run.config) for run in found]
+    names = dict.fromkeys(name for values in settings for name in values)
+    return tuple(name for name in names if _tells_apart([values.get(name) for values in settings]))[:_SHOWN]
+
+
+def _tells_apart(values: list[Any]) -> bool:
+    texts = {repr(value) for value in values}
+    short = all(value is None or isinstance(value, bool | int | float | str) for value in values)
+    return short and len(texts) > 1 and max(map(len, texts)) <= _SHORT
 
 
 # --- conditions on configurations ---

@@ -22,6 +22,7 @@ __all__ = [
     "duration",
     "flat",
     "in_colour",
+    "is_number",
     "needed",
     "print_json",
     "say",
@@ -88,6 +89,11 @@ def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
     from trackway.store._summary import leaves
 
     return {"/".join(path): value for path, value in leaves(tree)}
+
+
+def is_number(value: Any) -> bool:
+    """Whether *value* can be plotted."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def date(seconds: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from trackway.cli._options import as_json, dir_option, find, metrics_option, run_argument
-from trackway.cli._output import print_json, say
+from trackway.cli._options import as_json, dir_option, examples, find, metrics_option, run_argument
+from trackway.cli._output import flat, is_number, print_json, say
 from trackway.cli._series import Panel, panels_of
 from trackway.store._safe_text import safe
 
@@ -25,7 +25,12 @@ def _weight(_ctx: click.Context, _parameter: click.Parameter, value: float) -> f
     return value
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "trackway plot digits-3 digits-2 --metrics val/loss",
+        "trackway plot runs/digits-* --metrics '*loss' --log -o losses.png",
+    )
+)
 @run_argument(several=True)
 @dir_option
 @metrics_option("Metrics to plot; globs are allowed, such as 'train/*'.  [default: all numbers]")
@@ -54,12 +59,11 @@ def command(
     With -o it is a picture; otherwise it is drawn in the terminal. --json prints the points instead.
     """
     if output and Path(output).suffix.lower() not in _SUFFIXES:
-        raise click.UsageError(f"{output!r}: a picture ends with {', '.join(_SUFFIXES)}")
+        raise click.UsageError(f"{output!r}: a picture ends with {', '.join(_SUFFIXES)}; give {f'{output}.png'!r}, say")
     found = _labelled([find(text, folder) for text in texts])
     panels = panels_of(found, metrics, smooth=smooth, log=log, by_time=axis == "time")
     if not panels:
-        wanted = f" that match {', '.join(metrics)}" if metrics else ""
-        raise click.ClickException(f"there are no numbers{wanted} in {', '.join(label for label, _ in found)}")
+        raise click.ClickException(_nothing(found, metrics))
     if as_json:
         print_json([_described(panel) for panel in panels])
         return
@@ -69,7 +73,10 @@ def command(
         from trackway.cli._picture_file import save
 
         save(panels[:_MAX_PANELS], Path(output), log=log, axis=label)
-        click.echo(f"{len(panels[:_MAX_PANELS])} plots are in {safe(output, 300)}")
+        number = len(panels[:_MAX_PANELS])
+        click.echo(
+            f"{number} plots are in {safe(output, 300)}" if number > 1 else f"the plot is in {safe(output, 300)}"
+        )
         return
     from trackway.cli._terminal_plot import draw
 
@@ -77,9 +84,16 @@ def command(
         draw(panel, width or min(shutil.get_terminal_size().columns, 120), height, log=log, axis=label)
 
 
+def _nothing(found: list[tuple[str, Any]], metrics: tuple[str, ...]) -> str:
+    wanted = f" that match {', '.join(metrics)}" if metrics else ""
+    names = sorted({name for _, run in found for name, value in flat(run.summary).items() if is_number(value)})
+    hint = f"; there are {', '.join(names[:20])}" if names else ""
+    return f"there are no numbers{wanted} in {', '.join(label for label, _ in found)}{hint}"
+
+
 def _labelled(found: list[Any]) -> list[tuple[str, Any]]:
     ids = [run.id for run in found]
-    return [(safe(run.id if ids.count(run.id) == 1 else str(run.path), 60), run) for run in found]
+    return [(safe(run.id if ids.count(run.id) == 1 else run.place, 60), run) for run in found]
 
 
 def _described(panel: Panel) -> dict[str, Any]:

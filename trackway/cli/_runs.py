@@ -8,19 +8,36 @@ from typing import Any
 
 import click
 
-from trackway.cli._options import Condition, as_json, condition_option, matching, metrics_option, names_in
-from trackway.cli._output import date, duration, flat, print_json, say, table
-from trackway.store._runs import folder_of_runs, runs
+from trackway.cli._options import (
+    Condition,
+    as_json,
+    columns_of_config,
+    condition_option,
+    each,
+    examples,
+    fetched,
+    matching,
+    metrics_option,
+    names_in,
+    no_runs,
+)
+from trackway.cli._output import date, duration, flat, is_number, print_json, say, table
 
 __all__ = ["command"]
 
 _BY_DEFAULT = 3
 
 
-@click.command()
+@click.command(
+    epilog=examples("trackway runs --sort val/loss -n 5", "trackway runs --where 'lr>=0.1' --state finished")
+)
 @click.argument("folder", required=False, metavar="[DIR]")
 @metrics_option("Metrics to show; globs are allowed.  [default: the three that most runs have]")
-@names_in("--config", "-c", text="Values of the configuration to show, such as lr,model/width.")
+@names_in(
+    "--config",
+    "-c",
+    text="Values of the configuration to show, such as lr,model/width.  [default: up to three that differ]",
+)
 @condition_option
 @click.option("--state", multiple=True, help="Only runs in this state; may be repeated.")
 @click.option("--sort", default="started", metavar="NAME", help="id, state, step, started, a metric or a value shown.")
@@ -41,18 +58,20 @@ def command(
 ) -> None:
     """List the runs in DIR: state, last step, and the last values of metrics.
 
-    DIR is $TRACKWAY_DIR, or "runs" by default. Only small files and the end of the rows are read.
+    DIR is a folder or a URL such as s3://bucket/runs; $TRACKWAY_DIR, or "runs", by default. Only small files and the
+    end of the rows are read.
     """
-    found = matching([run for run in runs(folder) if not state or run.state in state], where)
+    found = matching([run for run in fetched(folder) if not state or run.state in state], where)
     summaries = [flat(run.summary) for run in found]
+    config = columns_of_config(config, found)
     columns = _chosen(summaries, metrics, config)
-    lines = [_line(run, values, columns, config) for run, values in zip(found, summaries, strict=True)]
+    lines = each(lambda run: _line(run, columns, config), found)
     lines = _sorted(lines, sort, reverse=reverse)[:limit]
     if as_json:
         print_json([_described(line, columns, config) for line in lines])
         return
     if not lines:
-        say(f"no runs in {folder_of_runs(folder)}" + (" that fit" if where or state else ""))
+        say(no_runs(folder, fitting=bool(where or state)))
         return
     rows = [
         (line["id"], line["state"], line["step"], *_cells(line, columns, config), date(line["started"]), line["took"])
@@ -74,21 +93,17 @@ def _chosen(summaries: list[dict[str, Any]], metrics: tuple[str, ...], config: t
         chosen = Names(metrics)
         exact = [name for name in metrics if name in chosen.exact]
         return list(dict.fromkeys([*exact, *sorted(name for name in counts if name in chosen)]))
-    numbers = Counter(name for values in summaries for name, value in values.items() if _is_number(value))
+    numbers = Counter(name for values in summaries for name, value in values.items() if is_number(value))
     return [name for name, _ in numbers.most_common() if name not in config][:_BY_DEFAULT]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _line(run: Any, values: dict[str, Any], columns: list[str], config: tuple[str, ...]) -> dict[str, Any]:
-    settings = flat(run.config) if config else {}
+def _line(run: Any, columns: list[str], config: tuple[str, ...]) -> dict[str, Any]:
+    values, settings = flat(run.summary), flat(run.config) if config else {}
     started = run.attempts[0].get("start") if run.attempts else None
     ended = run.attempts[-1].get("end") if run.attempts else None
     return {
         "id": run.id,
-        "path": str(run.path),
+        "path": run.place,
         "state": run.state,
         "step": run.last_step,
         "started": started,

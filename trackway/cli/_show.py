@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trackway.cli._options import as_json, dir_option, find, run_argument
+from trackway.cli._options import as_json, dir_option, examples, find, run_argument
 from trackway.cli._output import date, duration, flat, in_colour, print_json
 from trackway.store._safe_text import safe, shown
 
@@ -19,7 +19,7 @@ _MAX_ROWS = 200
 _KIB = 1024
 
 
-@click.command()
+@click.command(epilog=examples("trackway show digits-3", "trackway show s3://bucket/runs/digits-3"))
 @run_argument()
 @dir_option
 @as_json
@@ -39,7 +39,7 @@ def command(*, text: str, folder: str | None, as_json: bool) -> None:
 def _described(run: Any) -> dict[str, Any]:
     return {
         "id": run.id,
-        "path": str(run.path),
+        "path": run.place,
         "state": run.state,
         "error": run.error,
         "step": run.last_step,
@@ -66,7 +66,7 @@ def _head(run: Any) -> Iterator[tuple[str, str]]:
     last = run.attempts[-1] if run.attempts else {}
     first = run.attempts[0] if run.attempts else {}
     yield "run", run.id
-    yield "path", str(run.path)
+    yield "path", run.place
     yield "state", run.state
     if run.error:
         yield "error", ": ".join(str(run.error[key]) for key in ("type", "message") if key in run.error)

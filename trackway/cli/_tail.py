@@ -7,29 +7,32 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import click
 
-from trackway.cli._options import as_json, dir_option, find, metrics_option, run_argument
+from trackway.cli._options import as_json, dir_option, examples, find, metrics_option, run_argument
 from trackway.cli._output import flat, say, to_json
 from trackway.store import StoredRun
 from trackway.store._history import history_of
-from trackway.store._query import Names, make_query
+from trackway.store._layout import is_url
+from trackway.store._query import Names, Query, make_query
 from trackway.store._safe_text import safe, shown
 from trackway.store._scan import attempt_of, parse_row
 
+if TYPE_CHECKING:
+    from trackway.cli._arrivals import Arrivals
+
 __all__ = ["command"]
 
-_PAUSE = 0.25  # between two looks at the file
-_LOOK = 1.0  # between two looks at run.json
+_LOOKS = 4  # at the rows for one at run.json
 _BLOCK = 1 << 20
 _MAX_LINE = 1 << 26
 _OVER = frozenset({"finished", "failed", "interrupted"})
 _MAY_GO_ON = frozenset({"preempted", "crashed"})
 
 
-@click.command()
+@click.command(epilog=examples("trackway tail digits-3 --metrics 'train/*'", "trackway tail digits-3 --follow"))
 @run_argument()
 @dir_option
 @click.option("-n", "count", type=click.IntRange(0), default=10, show_default=True, help="Begin with this many rows.")
@@ -43,15 +46,14 @@ def command(
 
     It ends when the run is finished, failed or interrupted. A run that was preempted or crashed is waited for, as it
     may be started again. With --follow it waits for that in any case, until Ctrl+C; with --no-follow it never waits.
-    --json prints one object per line.
+    Rows on an object store come about a second after they are there. --json prints one object per line.
     """
     run = find(text, folder)
-    file = _Rows(run._rows)  # noqa: SLF001 - tail reads below the level of histories
+    file = _rows_of(run)
     names = Names(metrics) if metrics else None
-    size = file.skip_to_end()
-    for row in history_of(file.path, _query(count, metrics), size=size):
+    for row in file.begin(_query(count, metrics)):
         _print(row, as_json=as_json)
-    watch = _Watch(run.path)
+    watch = _Watch(run.place, file.pause)
     while follow is not False:
         over = watch.is_over(always=bool(follow))  # asked first: what was written before the end is printed below
         for row in file.new():
@@ -59,7 +61,16 @@ def command(
         if over:
             say(f"run {watch.run_id} is {watch.state}")
             break
-        time.sleep(_PAUSE)
+        time.sleep(file.pause)
+
+
+def _rows_of(run: StoredRun) -> _Rows | Arrivals:
+    place = run._rows  # noqa: SLF001 - tail reads below the level of histories
+    if isinstance(place, Path):
+        return _Rows(place)
+    from trackway.cli._arrivals import Arrivals
+
+    return Arrivals(place)
 
 
 def _query(count: int, metrics: tuple[str, ...]) -> Any:
@@ -94,11 +105,19 @@ def _print(row: dict[str, Any], *, as_json: bool) -> None:
 class _Rows:
     """The lines that are appended to a file of rows."""
 
+    pause: float = 0.25
+    """Seconds between two looks at the file."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = 0
         self._rest = b""
         self._file: tuple[int, int] | None = None  # device and inode
+
+    def begin(self, query: Query) -> Any:
+        """Return what *query* asks of the rows that are there; `new` goes on behind them."""
+        size = self.skip_to_end()
+        return history_of(self.path, query, size=size)
 
     def skip_to_end(self) -> int:
         """Go behind the last whole line; return the number of bytes before."""
@@ -159,18 +178,25 @@ class _Rows:
 class _Watch:
     """What `run.json` says, looked at once in a while."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, place: str, pause: float) -> None:
+        """Look at the run in *place*, whose rows are looked at every *pause* seconds."""
+        self._place = place
+        self._rest = _LOOKS * pause
         self._next = 0.0
         self._attempt = 0
         self._told = ""
-        self.run_id = path.name
+        self.run_id = place.rpartition("/")[2]
         self.state = "unknown"
         self._look()
 
     def _look(self) -> None:
-        run = StoredRun(self._path)
-        self._next = time.monotonic() + _LOOK
+        self._next = time.monotonic() + self._rest
+        try:
+            run = StoredRun(self._place)
+        except OSError:
+            if not is_url(self._place):
+                raise
+            return  # a store that is away is asked again
         self.run_id, self.state = run.id, run.state
         self._attempt = max(self._attempt, 1, len(run.attempts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ from draccus.parsers.encoding import encode_dataclass
 
 from trackway import _notices
 from trackway.config._base import TrackerConfig
+from trackway.config._observers import alerts_of, import_path
 from trackway.config._trackers import Trackers
 from trackway.config._tracking import TrackingConfig
+from trackway.values import RedactionPolicy
 
 __all__ = ["encode_config", "encode_trackers", "encode_tracking"]
 
@@ -37,6 +40,36 @@ def encode_trackers(trackers: Trackers, _declared: Any = None) -> list[dict[str,
 
 
 def encode_tracking(tracking: TrackingConfig, _declared: Any = None) -> dict[str, Any]:
-    """Return the fields of *tracking*; a callable `print`, which no file can hold, is written as true."""
-    fields: dict[str, Any] = encode_dataclass(replace(tracking, print=bool(tracking.print)))
+    """Return the fields of *tracking* as a file can hold them.
+
+    A callable `print` is written as true; hooks and channels by their import paths, and those that have none left out.
+    """
+    redact = tracking.redact
+    if isinstance(redact, RedactionPolicy):
+        redact = {"enabled": redact.enabled, "keep": list(redact.keep), "also": list(redact.also)}
+    written = replace(
+        tracking,
+        redact=redact,
+        print=bool(tracking.print),
+        events=replace(tracking.events, hooks=_writable(tracking.events.hooks)),
+        hooks=_writable(tracking.hooks),
+        alerts=_writable_alerts(tracking.alerts),
+    )
+    fields: dict[str, Any] = encode_dataclass(written)
     return fields
+
+
+def _writable_alerts(alerts: Any) -> Any:
+    """What a file can hold of them: as they were given, but for channels that are callables."""
+    if alerts is None or isinstance(alerts, str | list | tuple):
+        return alerts
+    config = alerts_of(alerts)
+    if not isinstance(alerts, Mapping):
+        return None if config is None else config.writable()
+    return {**alerts, "channels": config.writable().channels} if config is not None and "channels" in alerts else alerts
+
+
+def _writable(hooks: tuple[Any, ...]) -> tuple[str, ...]:
+    """The import paths of *hooks*, without those that have none."""
+    paths = [hook if isinstance(hook, str) else import_path(hook) for hook in hooks]
+    return tuple(path for path in paths if path is not None)

@@ -24,6 +24,7 @@ Entry: TypeAlias = TrackerConfig | Tracker
 """A tracker that is to be started, or one that is."""
 
 _CHOICES = {"resume": ("allow", "must", "never"), "step_policy": ("monotonic", "allow", "error")}
+_FOREVER = 1e9
 _LEAVES_OUT = {"every_steps": 1, "include": (), "exclude": (), "prefix": "", "rename": {}, "background": False}
 
 
@@ -67,6 +68,7 @@ def check_run_options(
     print: Any,  # noqa: A002 - likewise
     strict_json: Any,
     store: Any,
+    agree_timeout: Any,
 ) -> None:
     """Refuse values that no type would catch when a run is started in Python.
 
@@ -86,6 +88,8 @@ def check_run_options(
             raise ConfigError(f"{name} must be true or false, got {show(value)}")
     if not isinstance(print, bool) and not callable(print):
         raise ConfigError(f"print must be true, false or a callable that takes a line of text, got {show(print)}")
+    if type(agree_timeout) not in {int, float} or not 0 < agree_timeout < _FOREVER:
+        raise ConfigError(f"agree_timeout must be a number of seconds above 0, got {show(agree_timeout)}")
     if resume == "must" and not store:
         raise ConfigError("resume: must needs the run directory, which store: false opts out of; leave one of them out")
 

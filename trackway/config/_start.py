@@ -6,15 +6,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from trackway.config._agree import AGREE_TIMEOUT, Agreement
 from trackway.config._base import TrackerConfig
 from trackway.config._context import fresh_context
-from trackway.config._resume import ResumeState, choose_run_id, read_state
+from trackway.config._observers import AlertsOption, EventsOption, RedactOption, alerts_of, events_of
+from trackway.config._resume import ResumeState, read_state
 from trackway.config._run_options import check_run_options, entries_of, store_config, without_default
 from trackway.config._startup import Startup
 from trackway.run import Run, StepPolicy, _exits
 from trackway.tracker import Tracker, log_configuration
 from trackway.tracker._current import active_tracker, push
 from trackway.tracker._verbs import _plain_config
+from trackway.values import set_redaction
 
 __all__ = ["finish", "start"]
 
@@ -30,6 +33,11 @@ def start(
     print: bool | Callable[[str], Any] = False,  # noqa: A002 - likewise
     strict_json: bool = False,
     store: bool = True,
+    events: EventsOption = None,
+    hooks: Iterable[Any] = (),
+    alerts: AlertsOption = None,
+    redact: RedactOption = None,
+    agree_timeout: float = AGREE_TIMEOUT,
     config: Any = None,
 ) -> Run:
     """Start a run and make it current: `trackway.log` and the other verbs talk to it until it is finished.
@@ -58,42 +66,66 @@ def start(
         print: Print each committed row as one line; a callable, such as `logger.info`, gets the line instead.
         strict_json: Write NaN and infinities as null with what they were beside it, for parsers that refuse them.
         store: False keeps no run directory: then there is no history, and nothing to continue but by *resume_state*.
+        events: How events are told: a `trackway.events.EventsConfig`, or a mapping of its fields. None prints each as
+            one line. See "Events".
+        hooks: Who is called with every event, beside the hooks in *events*: callables that take the event's name and
+            its payload, objects with `on_event`, or import paths, "package.module:name".
+        alerts: Rules that are looked at with every committed row, such as `"isnan(loss) => error: diverged"`, or a
+            `trackway.alerts.AlertsConfig`, or a mapping of its fields. See "Alerts".
+        redact: Which values are secrets and replaced by fingerprints, in this process from now on: a
+            `trackway.values.RedactionPolicy`, a mapping of its fields, or False for none. None leaves it as it is. See
+            "Secrets".
+        agree_timeout: In a job of several processes under `jax.distributed`, the seconds for which the others wait
+            until rank 0 has started the run, whose id they take. Every process calls `start`, in the same order.
         config: The program's configuration, a dataclass or a mapping, for `log_configuration`.
 
     Returns:
         The run. With `TRACKWAY_MODE=disabled` it keeps nothing, and a `NoopTracker` stands for each tracker.
 
     Raises:
-        ConfigError: if an argument or environment variable is wrong, a tracker cannot be started, or *resume* forbids.
+        ConfigError: if an argument or environment variable is wrong, a tracker cannot be started, or *resume* forbids;
+            in a job of several processes also if rank 0 could not start, or the processes have no common run id.
         RunBusyError: if another process, or another run of this one, writes to the directory.
-        LifecycleError: from a commit or print callback of a run.
+        LifecycleError: from a commit, print or alert callback of a run.
         TypeError: if *config* is neither a dataclass nor a mapping.
     """
     _exits.refuse_in_callback()
-    check_run_options(
-        run_id=run_id,
-        dir=dir,
-        resume=resume,
-        step_policy=step_policy,
-        print=print,
-        strict_json=strict_json,
-        store=store,
-    )
-    entries = entries_of(trackers) if store else without_default(entries_of(trackers))
-    local = store_config(entries, dir, strict_json=strict_json, store=store)
-    plain = None if config is None else _plain_config(config)
-    state = read_state(resume_state)
-    base = os.fspath(dir) if dir is not None else local.dir if local is not None else None
-    startup = Startup(fresh_context(choose_run_id(run_id, state), base), resume, state)
-    try:
-        run = startup.run(entries, local, step_policy=step_policy, print=print)
-        _begin(run, state)
-        startup.announce()
-        if plain is not None:
-            log_configuration(plain)
-    except BaseException as error:
-        startup.undo(error)
-        raise
+    with Agreement(agree_timeout) as agreement:
+        check_run_options(
+            run_id=run_id,
+            dir=dir,
+            resume=resume,
+            step_policy=step_policy,
+            print=print,
+            strict_json=strict_json,
+            store=store,
+            agree_timeout=agree_timeout,
+        )
+        if redact is not None:
+            set_redaction(redact)
+        entries = entries_of(trackers) if store else without_default(entries_of(trackers))
+        local = store_config(entries, dir, strict_json=strict_json, store=store)
+        plain = None if config is None else _plain_config(config)
+        state = read_state(resume_state)
+        base = os.fspath(dir) if dir is not None else local.dir if local is not None else None
+        startup = Startup(fresh_context(agreement.run_id(run_id, state), base), resume, state)
+        try:
+            run = startup.run(
+                entries,
+                local,
+                step_policy=step_policy,
+                print=print,
+                events=events_of(events, hooks),
+                alerts=alerts_of(alerts),
+            )
+            _begin(run, state)
+            startup.announce()
+            if plain is not None:
+                log_configuration(plain)
+        except BaseException as error:
+            agreement.failed(error)  # before what has begun is ended, which may take a while
+            startup.undo(error)
+            raise
     return run
 
 
@@ -107,7 +139,7 @@ def finish() -> None:
     """Finish the current run, as `Run.finish` does; nothing happens where the current tracker is no run.
 
     Raises:
-        LifecycleError: from a commit or print callback of the run.
+        LifecycleError: from a commit, print or alert callback of the run.
         TrackerFinishError: if rows could not be kept, or a required tracker failed.
     """
     run = active_tracker()

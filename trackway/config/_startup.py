@@ -23,18 +23,24 @@ from trackway.store._layout import (
     ARTIFACTS,
     CONFIG,
     DELIVERY,
+    EVENTS,
     MANIFEST,
     MEDIA,
+    SPANS,
     SUMMARY,
     is_url,
+    lines_name,
     metrics_name,
+    torn_lines_name,
     torn_name,
 )
 from trackway.tracker import CompositeTracker, NoopTracker, Tracker
 from trackway.tracker._interface import name_of
 
 if TYPE_CHECKING:
+    from trackway.alerts import AlertsConfig
     from trackway.backends.local import LocalConfig
+    from trackway.events import EventsConfig
 
 __all__ = ["Startup"]
 
@@ -66,6 +72,8 @@ class Startup:
         *,
         step_policy: StepPolicy,
         print: bool | Callable[[str], Any],  # noqa: A002 - the field's word
+        events: EventsConfig | None = None,
+        alerts: AlertsConfig | None = None,
     ) -> Run:
         """Open the store, start the trackers of *entries* in their order, and return the run of them.
 
@@ -84,7 +92,15 @@ class Startup:
             else:
                 self._start(entries, position)
         trackers = [member.tracker for member in self._members if member.tracker is not self._store]
-        self._run = Run(trackers, self._store, run_id=self.context.run_id, step_policy=step_policy, print=print)
+        self._run = Run(
+            trackers,
+            self._store,
+            run_id=self.context.run_id,
+            step_policy=step_policy,
+            print=print,
+            events=events,
+            alerts=alerts,
+        )
         return self._run
 
     def _opened(self, local: LocalConfig, path: str) -> Member:
@@ -145,6 +161,7 @@ class Startup:
         rank, directory = self.context.rank, Path(self.context.directory)
         rows = directory / metrics_name(rank)
         names = {rows.name, torn_name(rank), index_path(rows).name}
+        names |= {of(kind, rank) for kind in (EVENTS, SPANS) for of in (lines_name, torn_lines_name)}
         if self.context.primary:
             names |= {MANIFEST, SUMMARY, CONFIG, ARTIFACTS, DELIVERY, MEDIA}
         for name in names - (self._names or frozenset()):

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from trackway.config._agree import AGREE_TIMEOUT
 from trackway.config._base import TrackerConfig
 from trackway.config._trackers import Trackers
 from trackway.errors import ConfigError
+from trackway.events import EventsConfig
+from trackway.values import redaction_policy
 
 if TYPE_CHECKING:
     from trackway.run import Run
@@ -44,9 +47,17 @@ class TrackingConfig:
         print: Whether each committed row is printed as one line; in Python also a callable that gets the line.
         strict_json: Write NaN and infinities as null with what they were beside it, for parsers that refuse them.
         store: False keeps no run directory.
+        events: How events are told: text, files, cadence, hooks.
+        hooks: Who is called with every event, beside those in *events*: import paths, "package.module:name"; in Python
+            also callables and objects with `on_event`.
+        alerts: Rules that are looked at with every committed row: a list of them, or a mapping of the fields of
+            `trackway.alerts.AlertsConfig`.
+        redact: Which values are secrets: a mapping of the fields of `RedactionPolicy`, or false for none.
+        agree_timeout: Seconds for which the other processes of a job wait until rank 0 has started the run.
 
     Raises:
         ConfigError: if a value is not allowed, or two of them contradict each other.
+        AlertSyntaxError: if a rule cannot be read.
     """
 
     trackers: Trackers = field(default_factory=Trackers)
@@ -57,8 +68,14 @@ class TrackingConfig:
     print: bool | Callable[[str], Any] = False
     strict_json: bool = False
     store: bool = True
+    events: EventsConfig = field(default_factory=EventsConfig)
+    hooks: tuple[Any, ...] = ()
+    alerts: Any = None
+    redact: Any = None
+    agree_timeout: float = AGREE_TIMEOUT
 
     def __post_init__(self) -> None:
+        from trackway.config._observers import alerts_of, events_of
         from trackway.config._run_options import check_run_options, entries_of, store_config, without_default
 
         entries = entries_of(self.trackers)
@@ -69,7 +86,12 @@ class TrackingConfig:
                 "to `start(trackers=...)`"
             )
         self.trackers = Trackers(configs)
-        check_run_options(**{name: value for name, value in self._values().items() if name != "trackers"})
+        elsewhere = {"trackers", "events", "hooks", "alerts", "redact"}
+        check_run_options(**{name: value for name, value in self._values().items() if name not in elsewhere})
+        events_of(self.events, self.hooks)
+        self.hooks = tuple(self.hooks)
+        alerts_of(self.alerts)
+        redaction_policy(self.redact)
         self.dir = None if self.dir is None else os.fspath(self.dir)
         told = configs if self.store else without_default(configs)
         store_config(told, self.dir, strict_json=self.strict_json, store=self.store)

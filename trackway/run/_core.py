@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TypeAlias, final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias, final
 
 from trackway import _notices
 from trackway._locks import new_lock
@@ -14,6 +15,7 @@ from trackway.run._notifier import Notifier
 from trackway.run._rows import Committed, OpenRows, StepPolicy
 from trackway.run._signals import in_signal_handler
 from trackway.store import LocalTracker, Summary
+from trackway.store._query import make_query
 from trackway.tracker import Ledger
 from trackway.values import Row
 
@@ -22,8 +24,12 @@ __all__ = ["Core"]
 _CURE = "; training goes on"
 _MAX_DEPTH = 50
 _MAX_LEFT = 64
+_MAX_SPANS = 4096
 _NOTHING = Row()
 _SOON = 0.001
+
+Observe: TypeAlias = Callable[[int, float, Row], Sequence[Any]]
+"""Looks at a row: its step, time and values; returns the alerts that it raises."""
 
 _Call: TypeAlias = tuple[str, Row, int | None, bool | None]
 """Method, values, step and commit."""
@@ -71,6 +77,12 @@ class Core:
         self._depth = 0
         self._news = False  # whether the store has something to tell
         self._own_summary = None if store is not None and store.keeps_records else Summary()
+        self._spans: deque[tuple[str, float]] = deque()  # of which no row knows yet
+        self.add_span: Callable[[tuple[str, float]], None] = self._spans.append
+        """Takes name and seconds of a span: they are added to the open row, or to the next one where none is open."""
+        self._observe: Observe | None = None
+        self._raise_alarm: Callable[[Sequence[Any]], Any] = bool
+        self._rewound: Callable[[int], Any] = bool
 
     def take(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
         """Take a call of `log` or `add`, and deliver what is committed by it.
@@ -150,6 +162,8 @@ class Core:
 
     def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
         rows = self._rows
+        if self._spans:
+            row = self._with_spans(row, last=method == "commit" and bool(commit))
         if method == "commit":
             if rows.step is not None:
                 self._commit(rows.take())
@@ -175,9 +189,35 @@ class Core:
         if rows.late != late:
             self._say_late(step)
 
+    def _with_spans(self, row: Row, *, last: bool) -> Row:
+        """Add what spans took to the open row; where none is open, return *row* with it.
+
+        A row of its own is made for that only where it is the *last* one.
+        """
+        waiting = not last and self._rows.step is None and not row
+        if waiting and len(self._spans) < _MAX_SPANS:
+            return row
+        seconds: dict[str, float] = {}
+        for _ in range(len(self._spans)):
+            name, lasted = self._spans.popleft()
+            seconds[name] = seconds.get(name, 0.0) + lasted
+        if waiting:
+            self._spans.extend(seconds.items())
+        elif self._rows.step is not None or last:
+            self._rows.add(Row({f"time/{name}": lasted for name, lasted in seconds.items()}))
+        else:
+            row = row.copy()
+            for name, lasted in seconds.items():
+                row.setdefault(f"time/{name}", lasted)
+        return row
+
     def _commit(self, row: Committed) -> None:
         self.committed += 1
         sinks = self.notifier.sinks
+        if self._observe is not None:
+            alerts = self._observe(row.step, row.time, row.values)
+            if alerts:  # before anyone has the row
+                self.notifier.put(row, [partial(self._alarm, alerts)])
         if self._append is not None:
             try:
                 if sinks and self._store is not None:
@@ -189,6 +229,48 @@ class Core:
             self._own_summary.update(row.values)
         if sinks:
             self.notifier.put(row)
+
+    def watch(
+        self,
+        observe: Observe,
+        raise_alarm: Callable[[Sequence[Any]], None],
+        rewound: Callable[[int], None],
+    ) -> None:
+        """Have *observe* look at every row in order of commit, under `lock`, and *raise_alarm* told what it found.
+
+        *rewound* is told the step at which a new attempt begins, under `lock` too.
+        """
+        self._observe, self._raise_alarm, self._rewound = observe, raise_alarm, rewound
+
+    def latest_rows(self, most: int | None, before: int | None = None) -> list[dict[str, Any]]:
+        """Return *most* of the rows in the store that were written last, in the order of their steps.
+
+        Args:
+            most: How many, at most; None for all.
+            before: Only those of earlier steps.
+        """
+        if self._store is None:
+            return []
+        query = make_query(
+            most,
+            step_range=(None, before),
+            metrics=None,
+            output="rows",
+            include_meta=True,
+            fill_missing=False,
+            dropna=False,
+            ranks="primary",
+        )
+        rows: list[dict[str, Any]] = self._store.history(query)
+        return rows
+
+    def _alarm(self, alerts: Sequence[Any], _row: Committed) -> None:
+        self._raise_alarm(alerts)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The re-entrant lock under which rows are committed."""
+        return self._lock
 
     def _say_late(self, step: int | None) -> None:
         last = self._rows.last if self._rows.step is None else self._rows.step
@@ -217,6 +299,7 @@ class Core:
         if self._rows.step is not None:
             self._commit(self._rows.take())
         self._rows.rewind(step)
+        self._rewound(step)
         if self._store is not None:
             self._store.rewind(step)
         begun = Committed(step, 0.0, Row())
@@ -226,6 +309,11 @@ class Core:
     def open_step(self) -> int | None:
         """The step of the open row, or None."""
         return self._rows.step
+
+    @property
+    def last_step(self) -> int | None:
+        """The highest committed step of this attempt; None before the first row."""
+        return self._rows.last
 
     @property
     def next_step(self) -> int:
@@ -240,6 +328,8 @@ class Core:
     def open_row(self) -> Committed | None:
         """Return a copy of the open row, or None."""
         with self._lock:
+            if self._spans and self._rows.step is not None:
+                self._with_spans(_NOTHING, last=False)
             return self._rows.peek()
 
     def summary(self) -> dict[str, object]:
@@ -288,6 +378,7 @@ class Core:
         """Take and deliver nothing any more, in a forked child."""
         self.shut = True
         self._calls.clear()
+        self._spans.clear()
         self._afterwards.clear()
         self._merging = self._depth = 0
         self.notifier.forget()

@@ -67,7 +67,7 @@ class Ending:
         In a signal handler that interrupted a row or a delivery, the end follows right after that.
 
         Raises:
-            LifecycleError: from a commit or print callback, or from one of the steps.
+            LifecycleError: from a commit, print or alert callback, or from one of the steps.
             TrackerFinishError: holding what the steps raised.
         """
         if self._done.is_set():
@@ -85,7 +85,7 @@ class Ending:
 
     def _ask_later(self) -> None:
         if not in_signal_handler():
-            where = "from a commit or print callback" if self._busy() else "in the midst of its own end"
+            where = "from a commit, print or alert callback" if self._busy() else "in the midst of its own end"
             raise LifecycleError(
                 f"run {self.run_id}: finish was called {where}, which it would have to wait for; call it where the "
                 "run was started"

@@ -55,8 +55,8 @@ def refuse_in_callback() -> None:
     for ending in tuple(_open):
         if ending.in_the_midst:
             raise LifecycleError(
-                f"a run was to be started from a commit or print callback of run {ending.run_id}, or in the midst of "
-                "its end; start it where that run was started, once it is finished"
+                f"a run was to be started from a commit, print or alert callback of run {ending.run_id}, or in the "
+                "midst of its end; start it where that run was started, once it is finished"
             )
 
 

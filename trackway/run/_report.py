@@ -24,6 +24,8 @@ class RunReport:
         run: What the run itself converted, dropped or failed at.
         store: What became of the rows in the run directory; None for a run without one.
         trackers: The same for each backend.
+        events: What became of the events that hooks and files were told; None where there were none.
+        alerts: What became of alerts; None for a run without rules.
     """
 
     run_id: str
@@ -34,10 +36,14 @@ class RunReport:
     run: Report
     store: Report | None
     trackers: tuple[Report, ...]
+    events: Report | None = None
+    alerts: Report | None = None
 
     def __str__(self) -> str:
         late = f", {self.late} late ones dropped" if self.late else ""
         pending = f", {self.pending} pending" if self.pending else ""
         parts = [report for report in (self.run, self.store, *self.trackers) if report is not None]
-        lines = [str(report) for report in parts if report is not self.run or report.dropped or report.failed]
+        parts += [report for report in (self.events, self.alerts) if report is not None]
+        quiet = (self.run, self.events)
+        lines = [str(report) for report in parts if report not in quiet or report.dropped or report.failed]
         return "\n  ".join([f"run {self.run_id}, {self.state}: {self.rows} rows{late}{pending}", *lines])

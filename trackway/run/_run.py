@@ -7,25 +7,27 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, final
 
 from trackway import _notices
-from trackway.errors import ConfigError, LifecycleError, StepError
+from trackway.errors import ConfigError, StepError
 from trackway.run import _exits
+from trackway.run._alarms import AlertsOption, start_alarms
 from trackway.run._core import Core
 from trackway.run._drainer import Drainer, weakly
 from trackway.run._ending import Ending
+from trackway.run._happenings import EventsOption, Happenings
 from trackway.run._late import LateCall
-from trackway.run._notebook import picture_of_run
-from trackway.run._report import RunReport
+from trackway.run._reading import ReadableRun
 from trackway.run._rows import StepPolicy
 from trackway.run._sinks import OnCommit, Sinks, check_print
 from trackway.run._summary_view import SummaryView
 from trackway.store import LocalTracker
-from trackway.store._query import make_query
-from trackway.tracker import Call, CompositeTracker, ForwardingTracker, Ledger, Lifecycle, Tracker, check_step
+from trackway.tracker import Call, CompositeTracker, Ledger, Lifecycle, Tracker, check_step
 from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._current import withdraw
 from trackway.tracker._delivery import adopt, put
 from trackway.tracker._fifo import Fifo
 from trackway.tracker._isolation import Isolation
+from trackway.tracker._process import compare
+from trackway.tracker._span import Span
 from trackway.tracker._states import state_of
 from trackway.tracker._steps import PendingStep, held_step
 from trackway.values import Row, normalise
@@ -38,7 +40,7 @@ _OWN = frozenset({"open_step", "flush", "finish", "mark_failed", "rewind"})
 
 
 @final
-class Run(ForwardingTracker):
+class Run(ReadableRun):
     """One training run: `log` calls become rows, and each row reaches the store and every tracker once, in order.
 
     `log` merges into the open row of the current step. It is committed when the step advances, by a call without a
@@ -56,6 +58,7 @@ class Run(ForwardingTracker):
         store: The run directory; None for a run without one.
         backends: The other trackers, which get each committed row.
         summary: The last value of every metric, and what was set by hand: `run.summary["best"] = 0.93`.
+        hooks: Who is called with every event; may be changed at any time.
     """
 
     name: str = "run"
@@ -69,6 +72,8 @@ class Run(ForwardingTracker):
         run_id: str | None = None,
         step_policy: StepPolicy = "monotonic",
         print: bool | Callable[[str], Any] = False,  # noqa: A002 - the field's word
+        events: EventsOption = None,
+        alerts: AlertsOption = None,
     ) -> None:
         """Start a run of trackers that are started.
 
@@ -81,15 +86,21 @@ class Run(ForwardingTracker):
                 "monotonic" drops it, counted, with one warning; "allow" keeps it, as a row of its own; "error" raises
                 `StepError`. A row of the last committed step itself is always kept, and merged with it when read.
             print: Print each committed row as one line; a callable, such as `logger.info`, gets the line instead.
+            events: How events are told: a `trackway.events.EventsConfig`, or an `EventLogger`, which the run closes.
+                None prints each as one line.
+            alerts: Rules that are looked at with every committed row, or a `trackway.alerts.AlertsConfig` with them.
 
         Raises:
-            ConfigError: for an unknown *step_policy*, or a *print* that is neither bool nor callable.
+            ConfigError: for an unknown *step_policy*, a *print* that is neither bool nor callable, a file of events
+                that cannot be opened, or a package for alerts that is missing.
+            AlertSyntaxError: if a rule cannot be read.
         """
         if step_policy not in _POLICIES:
             raise ConfigError(f"step_policy must be one of {', '.join(_POLICIES)}, got {step_policy!r}")
         write = check_print(print)
         self.store = store
         self.backends = CompositeTracker(trackers)
+        self._happenings = Happenings(events, self.backends)
         self.run_id: str = run_id or (store.run_id if store is not None else "run")
         self.summary = SummaryView(self._read_summary, self.log_summary)
         self._ledger = Ledger(self.name)
@@ -97,6 +108,7 @@ class Run(ForwardingTracker):
         self._isolation = Isolation()
         self._state = "running"
         self._core = Core(store, step_policy, self._ledger, self.run_id, self.backends.rewind)
+        self._alarms = None if not alerts else start_alarms(alerts, self._core, self._tell, self.run_id)
         notifier = self._core.notifier
         self._fifo = Fifo(weakly(self._perform_late), busy=lambda: notifier.inside)
         self._drainer = Drainer(self._fifo, "trackway-run")
@@ -104,7 +116,16 @@ class Run(ForwardingTracker):
         self._sinks = Sinks(notifier, write, self.backends, self._ledger)
         self._ending = Ending(
             self.run_id,
-            (self._drain, self._close_rows, self._save, self._finish_backends, self._close, self._leave),
+            (
+                self._drain,
+                self._close_rows,
+                self._stop_alarms,
+                self._save,
+                self._finish_backends,
+                self._happenings.close,
+                self._close,
+                self._leave,
+            ),
             busy=self._busy,
             fail=self.mark_failed,
             rescue=self._rescue,
@@ -137,12 +158,51 @@ class Run(ForwardingTracker):
         elif not self._core.shut or self._life.accepts("log"):
             self._core.take("log", row, held, commit)
 
+    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Tell that something happened, such as a checkpoint.
+
+        It goes to `events.jsonl` in the run directory, to where `events` of the run says, and to every tracker. An
+        event without a step has that of the open row, or else of the last one.
+
+        Args:
+            event: The event's name.
+            payload: Names to values, as for `log`.
+            step: The training step.
+
+        Raises:
+            StepError: if *step* is not an integer.
+            TypeError: if *payload* is not a mapping.
+        """
+        if self._happenings.wants(event, step, payload):
+            self._submit(Call("log_event", (event, payload), {"step": step if type(step) is int else held_step(step)}))
+
+    def log_span(self, span: Span) -> None:
+        """Add a measured time to the open row, as `time/<its name>`, and note it in `spans.jsonl`.
+
+        Where no row is open it goes to the next one, whatever its step; without one, to a row of its own at the end.
+        """
+        if self._core.shut and not self._life.accepts("log_span"):
+            return
+        if self._fifo:  # of the step that is being logged now, whose row waits there
+            self._submit(Call("log_span", (span,)))
+        else:
+            self._core.add_span((span.name, span.seconds))
+        if self.store is not None:
+            self.store.log_span(span)
+
+    @property
+    def hooks(self) -> Any:
+        """Who is called with every event: a list that may be changed at any time, see `trackway.events`."""
+        return self._happenings.logger.hooks
+
     def receive(self, call: Call) -> Any:
         """Take a call as if its method had been called."""
         return self._forward(call)
 
     def _forward(self, call: Call) -> Any:
         if call.method in _OWN:
+            return getattr(self, call.method)(*call.args, **call.kwargs)
+        if call.method in {"log_event", "log_span"}:
             return getattr(self, call.method)(*call.args, **call.kwargs)
         return self._submit(call)
 
@@ -169,13 +229,24 @@ class Run(ForwardingTracker):
             assert call.payload is not None
             step, commit = call.kwargs.get("step"), call.kwargs.get("commit")
             self._core.take(call.method, call.payload, step, commit)
+        elif call.method == "log_span":
+            self._core.add_span((call.args[0].name, call.args[0].seconds))
         elif call.method in _OWN:
             return getattr(self, call.method)(*call.args, **call.kwargs)
         else:
             if call.method == "log_summary" and call.payload is not None:
                 self._core.set_summary(call.payload)
+            elif call.method == "log_event":
+                call = self._happenings.tell(self._with_place(call))
             self._tell(call)
         return None
+
+    def _with_place(self, call: Call) -> Call:
+        """Give an event without a step that of the row in whose time it falls."""
+        if call.kwargs.get("step") is not None:
+            return call
+        step = self._core.open_step if self._core.open_step is not None else self._core.last_step
+        return call if step is None else call.with_step(step)
 
     def _perform_late(self, call: Call) -> Any:
         try:
@@ -215,89 +286,7 @@ class Run(ForwardingTracker):
             self._drain()
             self._core.rewind(number)
 
-    # --- reading ---
-
-    _repr_html_ = picture_of_run
-
-    def _read_summary(self) -> dict[str, Any]:
-        self._drain()
-        return self._core.summary()
-
-    def history(
-        self,
-        n: int | None = 50,
-        *,
-        step_range: tuple[int | None, int | None] | None = None,
-        metrics: str | Iterable[str] | None = None,
-        output: str = "rows",
-        include_open: bool = True,
-        include_meta: bool = True,
-        fill_missing: bool = False,
-        dropna: bool = False,
-        ranks: str = "primary",
-    ) -> Any:
-        """Return the rows so far: one for each step, in the order of the steps.
-
-        As `trackway.store.read_history`, which has the same arguments, does for a run that has ended. Values still on
-        a device are waited for; trackers that are behind are not.
-
-        Args:
-            n: How many rows: those of the steps that were written to last. None and -1 mean all, 0 none.
-            step_range: The first step, and the one after the last; None leaves an end open.
-            metrics: Names of metrics, or globs such as `train/*`.
-            output: "rows", "numpy", "pandas", "polars" or "arrow".
-            include_open: Whether the row that is not committed yet is among them.
-            include_meta: Whether rows have `_step`, `_time` and `_attempt`.
-            fill_missing: Give every row all names, None where it had none.
-            dropna: Leave out rows that lack one of the names, or in which it is None or NaN.
-            ranks: "primary" for the rows of this process; "all" for those of all.
-
-        Raises:
-            LifecycleError: if the run keeps no run directory.
-            ValueError: if an argument is none of those allowed.
-            ConfigError: if the library for *output* is not installed.
-            OSError: if the file cannot be read.
-        """
-        query = make_query(
-            n,
-            step_range=step_range,
-            metrics=metrics,
-            output=output,
-            include_meta=include_meta,
-            fill_missing=fill_missing,
-            dropna=dropna,
-            ranks=ranks,
-        )
-        if self.store is None:
-            raise LifecycleError(
-                f"run {self.run_id} keeps no rows that could be read: it was started without a run directory; leave "
-                "`store=False` out to have one"
-            )
-        self._drain()
-        row = self._core.open_row() if include_open else None
-        return self.store.history(query, None if row is None else {"_step": row.step, "_time": row.time, **row.values})
-
-    def report(self) -> RunReport:
-        """Return what became of the rows so far."""
-        return RunReport(
-            self.run_id,
-            self._state,
-            self._core.committed,
-            self._core.late,
-            len(self._fifo),
-            self._ledger.report(),
-            None if self.store is None else self.store.report(),
-            self.backends.reports(),
-        )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint has to keep so that `start(resume_state=...)` goes on from here.
-
-        A mapping of text and integers: the run's id, and the step that comes next. The open row counts as done: call
-        `flush(commit_open=True)` before, so that it is on the disk when the checkpoint is.
-        """
-        self._drain()
-        return {"run_id": self.run_id, "next_step": self._core.next_step}
+    # --- who is told ---
 
     def on_commit(self, function: OnCommit) -> Callable[[], None]:
         """Call *function* with every row that is committed from now on.
@@ -329,6 +318,7 @@ class Run(ForwardingTracker):
         """
         if not self._life.accepts("flush"):
             return
+        compare()
         self._drain()
         if commit_open:
             self._core.commit_open()
@@ -349,14 +339,15 @@ class Run(ForwardingTracker):
         Called in a signal handler that interrupted a row or a delivery, it happens right after that.
 
         Raises:
-            LifecycleError: from a commit or print callback, or in the midst of a `finish` of the same thread.
+            LifecycleError: from a commit, print or alert callback, or in the midst of a `finish` of the same thread.
             TrackerFinishError: if rows could not be kept, or a required tracker failed.
         """
         if not self._life.foreign:
             self._ending.reach()
 
     def _busy(self) -> bool:
-        return self._core.busy or self._fifo._inside()  # noqa: SLF001 - what waits there is this run's
+        telling = self._alarms is not None and self._alarms.inside
+        return telling or self._core.busy or self._fifo._inside()  # noqa: SLF001 - what waits there is this run's
 
     def _rescue(self, error: BaseException) -> None:
         self._core.close()
@@ -376,7 +367,12 @@ class Run(ForwardingTracker):
             self._fifo.drain(block=True)
 
     def _close_rows(self) -> None:
+        compare()
         self._core.commit_open(last=True)
+
+    def _stop_alarms(self) -> None:
+        if self._alarms is not None:
+            self._alarms.stop()
 
     def _save(self) -> None:
         if self.store is not None:  # before trackers that may take their time

@@ -12,8 +12,9 @@ import orjson
 from trackway.store._atomic import RecordFile
 from trackway.store._layout import DELIVERY, metrics_name, safe_name
 from trackway.store._local import LocalTracker
-from trackway.store._revive import revive
-from trackway.store._scan import BLOCK, attempt_of, parse_row
+from trackway.store._revive import files_in
+from trackway.store._scan import Source
+from trackway.store._stored_rows import Keep, attempts_in, call_of, rows_missing, rows_of
 from trackway.tracker import Call
 from trackway.tracker._backlog import Gap, Place
 
@@ -22,9 +23,6 @@ __all__ = ["StoreBacklog"]
 _INTERVAL = 1.0
 _POLL = 0.1
 _FIRST = -(2**63)
-
-Keep = Callable[[Call], Call | None]
-"""Returns a row as one tracker is to see it; None where it is not to see it at all."""
 
 
 class _Delivered(NamedTuple):
@@ -49,6 +47,7 @@ class StoreBacklog:
         """
         self._store = store
         self._path = store.directory / metrics_name(store.rank)
+        self._read = files_in(store.directory)
         self._keep = keep
         self._below = below
         suffix = f".rank{store.rank}" if store.rank else ""
@@ -74,11 +73,10 @@ class StoreBacklog:
         """Yield the rows from *offset* on, also those that are yet to be written."""
         while True:
             waiting = self._store.write_rows()
-            for end, line in _lines(self._path, offset):
-                row = parse_row(line)
-                if row is not None:
-                    yield Place(offset, row["_step"], row.get("_time", 0.0), attempt_of(row)), row
-                offset = end
+            with self._source() as source:
+                for place, end, row in rows_of(source, offset):
+                    yield place, row
+                    offset = end
             if not waiting or given_up():
                 return
             time.sleep(_POLL)
@@ -90,27 +88,22 @@ class StoreBacklog:
             if delivered is None:
                 return
             start = _FIRST if delivered.step is None else delivered.step + 1
-        begun = _attempts(self._path)
-        if delivered is not None:
-            behind = [step for attempt, step in begun.items() if attempt > delivered.attempt and step < start]
-            if behind:
-                start = min(behind)
-                yield Call("rewind", (start,))
-        for offset, line in _numbered(self._path):
-            row = parse_row(line)
-            if row is None or row["_step"] < start or (self._below is not None and row["_step"] >= self._below):
-                continue
-            attempt = attempt_of(row)
-            if any(later > attempt and row["_step"] >= step for later, step in begun.items()):
-                continue
-            call = self._call(row, Place(offset, row["_step"], row.get("_time", 0.0), attempt))
-            if call is not None:
-                yield call
+        with self._source() as source:
+            begun = attempts_in(source)
+            if delivered is not None:
+                behind = [step for attempt, step in begun.items() if attempt > delivered.attempt and step < start]
+                if behind:
+                    start = min(behind)
+                    yield Call("rewind", (start,))
+            for place, _, row in rows_missing(source, start, begun, self._below):
+                if (call := self._call(row, place)) is not None:
+                    yield call
+
+    def _source(self) -> Source:
+        return Source(self._path, missing_ok=True)
 
     def _call(self, row: dict[str, Any], place: Place) -> Call | None:
-        call = Call.of_row(revive(row, self._store.directory), place.step, commit=True)
-        call.origin = place
-        return self._keep(call)
+        return call_of(row, place, self._read, self._keep)
 
     def note(self, place: Place) -> None:
         """Remember that the tracker got all rows up to *place*; on the disk about a second later."""
@@ -141,38 +134,3 @@ def _read(path: Path) -> _Delivered | None:
         return _Delivered(int(noted["attempt"]), None if noted["step"] is None else int(noted["step"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _attempts(path: Path) -> dict[int, int]:
-    """The first step of each attempt after the first one."""
-    begun: dict[int, int] = {}
-    for _, line in _numbered(path):
-        if b'"_attempt"' in line and (row := parse_row(line)) is not None and attempt_of(row) > 1:
-            begun.setdefault(attempt_of(row), row["_step"])
-    return begun
-
-
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset of each line that is in the file now, and the line."""
-    offset = 0
-    for end, line in _lines(path, 0):
-        yield offset, line
-        offset = end
-
-
-def _lines(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each whole line from *offset* on, and where it ends; *offset* may lie in the midst of one."""
-    try:
-        file = path.open("rb", buffering=BLOCK)
-    except FileNotFoundError:
-        return
-    with file:
-        file.seek(max(0, offset - 1))
-        if offset:
-            skipped = file.readline()
-            offset += len(skipped) - 1
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            offset += len(line)
-            yield offset, line

@@ -20,7 +20,7 @@ from trackway.store._query import META, Query, drop_incomplete, fill, make_query
 from trackway.store._scan import Source
 from trackway.values import encode
 
-__all__ = ["history_of", "open_rows", "read_history", "remote_history"]
+__all__ = ["ask", "history_of", "open_rows", "read_history", "remote_history"]
 
 _MAX_TAIL = 20_000  # rows; more of them are sooner had by reading the whole file
 _RANK = re.compile(r"metrics\.rank([1-9][0-9]{0,8})\.jsonl")
@@ -83,15 +83,16 @@ def read_history(
         return remote_history(str(path), query)
     file = Path(path)
     if file.is_dir():  # of someone else perhaps: no link in it is followed
-        return _ask(Source(file / metrics_name(0), follow=False), query)
-    return _ask(Source(file), query)
+        missing_ok = query.all_ranks and any(_RANK.fullmatch(other.name) for other in file.iterdir())
+        return ask(Source(file / metrics_name(0), follow=False, missing_ok=missing_ok), query)
+    return ask(Source(file), query)
 
 
 def remote_history(url: str, query: Query, *, missing_ok: bool = False) -> Any:
     """Return what `read_history` says of the run at *url*; raises as it does, or takes missing rows for none."""
     from trackway.store._remote_read import source_of
 
-    return _ask(source_of(url, missing_ok=missing_ok), query)
+    return ask(source_of(url, missing_ok=missing_ok, others_ok=query.all_ranks), query)
 
 
 def open_rows(place: Path | str) -> Source:
@@ -111,6 +112,7 @@ def history_of(
     waiting: Iterable[bytes] = (),
     open_row: Mapping[str, Any] | None = None,
     index: Index | None = None,
+    others: Callable[[], Mapping[int, Callable[[], Source]]] | None = None,
 ) -> Any:
     """Return what `read_history` will say of a run once its writer has written everything.
 
@@ -122,6 +124,7 @@ def history_of(
         open_row: A row that is not committed, with `_step`, `_time`, and `_attempt` where it is not 1; None to leave
             it out.
         index: What the writer knows of the file; None to look for the index on disk.
+        others: Finds the rows of all processes, where they do not lie beside the file.
 
     Raises:
         OSError: if the file cannot be read.
@@ -130,7 +133,7 @@ def history_of(
     lines = list(waiting)
     if open_row is not None:
         lines.append(_open_line(open_row))
-    return _ask(Source(path, size=size, extra=lines, follow=False, missing_ok=True), query, index)
+    return ask(Source(path, size=size, extra=lines, follow=False, missing_ok=True, others=others), query, index)
 
 
 def _open_line(row: Mapping[str, Any]) -> bytes:
@@ -140,7 +143,8 @@ def _open_line(row: Mapping[str, Any]) -> bytes:
     return encode({**reserved, "_patch": True, **values}) + b"\n"
 
 
-def _ask(source: Source, query: Query, index: Index | None = None) -> Any:
+def ask(source: Source, query: Query, index: Index | None = None) -> Any:
+    """Return what `read_history` says of the rows in *source*, and close that; raises as `history_of` does."""
     with source:
         return _answer(source, query, index)
 
@@ -178,6 +182,8 @@ def _with_other_ranks(source: Source, query: Query) -> list[Row]:
             try:
                 with opened() as other:
                     ranks[rank] = _select(other, query)
+            except FileNotFoundError:  # that of rank 0, which may start last
+                continue
             except OSError as error:
                 name = metrics_name(rank)
                 _notices.logger.warning("%s cannot be read: %s", ascii(name), error.strerror or error)

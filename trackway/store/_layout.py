@@ -13,14 +13,19 @@ __all__ = [
     "ARTIFACTS",
     "CONFIG",
     "DELIVERY",
+    "EVENTS",
     "FORMAT",
     "MANIFEST",
     "MEDIA",
+    "METRICS",
+    "SPANS",
     "SUMMARY",
     "absolute",
     "is_url",
+    "lines_name",
     "metrics_name",
     "safe_name",
+    "torn_lines_name",
     "torn_name",
 ]
 
@@ -33,20 +38,33 @@ SUMMARY = "summary.json"
 ARTIFACTS = "artifacts"
 MEDIA = "media"
 DELIVERY = "delivery"
+METRICS = "metrics"
+EVENTS = "events"
+SPANS = "spans"
 
 _MAX_BYTES = 120
 _MAX_SUFFIX = 16
 _PLAIN = frozenset("._-+@,")
 
 
+def lines_name(kind: str, rank: int) -> str:
+    """The file that holds lines of one kind, such as "events", of process *rank*."""
+    return f"{kind}.jsonl" if rank == 0 else f"{kind}.rank{rank}.jsonl"
+
+
+def torn_lines_name(kind: str, rank: int) -> str:
+    """The file that keeps fragments cut off the end of `lines_name(kind, rank)`."""
+    return lines_name(kind, rank).removesuffix("jsonl") + "torn"
+
+
 def metrics_name(rank: int) -> str:
     """The file that holds the rows of process *rank*."""
-    return "metrics.jsonl" if rank == 0 else f"metrics.rank{rank}.jsonl"
+    return lines_name(METRICS, rank)
 
 
 def torn_name(rank: int) -> str:
     """The file that keeps fragments cut off the end of `metrics_name(rank)`."""
-    return metrics_name(rank).removesuffix("jsonl") + "torn"
+    return torn_lines_name(METRICS, rank)
 
 
 def is_url(place: Any) -> bool:

@@ -15,15 +15,17 @@ from trackway import _notices
 from trackway._locks import new_lock
 from trackway.errors import ConfigError, RunBusyError, TrackerFinishError
 from trackway.store._at_exit import let_go, open_trackers
+from trackway.store._journals import Journals
 from trackway.store._layout import absolute, is_url, metrics_name, torn_name
 from trackway.store._lease import Lock, claim
 from trackway.store._media import MediaFolder
 from trackway.store._output import TICK, Output
 from trackway.store._query import Query
+from trackway.store._record_tracker import RecordTracker
 from trackway.store._records import Records
 from trackway.store._ticker import Ticker
 from trackway.store._writer import LineWriter
-from trackway.tracker import Ledger, Lifecycle, Report, Tracker, check_step, process_rank
+from trackway.tracker import Ledger, Lifecycle, Report, check_step, process_rank
 from trackway.tracker._backlog import Place
 from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._states import Preempted
@@ -35,12 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["LocalTracker"]
 
 _CURE = "; training goes on"
-_SHARED = "another tracker keeps this run; this one adds its rows alone"
 
 
 @final
-class LocalTracker(Tracker):
-    """Keeps a run in a directory: rows, summary, hyper-parameters, media and artifacts.
+class LocalTracker(RecordTracker):
+    """Keeps a run in a directory: rows, summary, hyper-parameters, media, artifacts, events and spans.
 
     Each `log` is one line of `metrics.jsonl`, in the file when the call returns: a killed process loses no row. Rows
     of a `Run` may wait for a fifth of a second. Within a second a row is on the disk itself, and in `summary.json`.
@@ -73,6 +74,7 @@ class LocalTracker(Tracker):
         rank: int | None = None,
         sync_interval: float = 1.0,
         exclusive: bool = False,
+        upload_interval: float = 10.0,
     ) -> None:
         """Open *directory*, and make it where it does not exist.
 
@@ -85,13 +87,15 @@ class LocalTracker(Tracker):
             sync_interval: Seconds between two waits for the disk, on a thread of their own.
             exclusive: Refuse a directory that another tracker, process or host writes to; at a URL always. Where only
                 the heartbeat in `run.json` can tell whether a process of another host lives, that takes 35 seconds.
+            upload_interval: Seconds after which what is new is brought to an object store.
 
         Raises:
             RunBusyError: if *exclusive*, or at a URL, and someone else writes to the directory.
             ConfigError: if the directory cannot be made or written to, or was written by a later version.
         """
         self.rank: int = process_rank() if rank is None else rank
-        self._remote = _remote_store(os.fspath(directory), self.rank) if is_url(directory) else None
+        url = os.fspath(directory) if is_url(directory) else None
+        self._remote = _remote_store(url, self.rank, upload_interval) if url else None
         self.directory: Path = absolute(directory) if self._remote is None else self._remote.spool
         self._strict = strict_json
         self._encode: Callable[[dict[str, Any]], bytes] = partial(encode, strict=True) if strict_json else encode
@@ -100,7 +104,7 @@ class LocalTracker(Tracker):
         self._lock = new_lock()
         self._error: BaseException | None = None
         self._shut = False
-        self._media = MediaFolder(self.directory, self.rank, partial(_media_failed, self._ledger))
+        self._media = MediaFolder(self.directory, self.rank, self._ledger)
         self._rows = LineWriter(self.directory / metrics_name(self.rank), self.directory / torn_name(self.rank))
         self._output = Output(
             self._lock, self._rows, self._ledger, media=self._media, encode=self._encode, interval=sync_interval
@@ -118,12 +122,8 @@ class LocalTracker(Tracker):
         self._dropped.atexit = False  # see keep_all
         _notices.logger.info("local: run %s is kept in %s", self.run_id, self.directory)
         if self._records is not None and self._records.had_finished:
-            _notices.logger.warning(
-                "local: run %s had finished and is continued, attempt %d, from step %d on; a new run needs another id",
-                self.run_id,
-                self._records.attempt,
-                self._output.next_step,
-            )
+            told = "local: run %s had finished and is continued, attempt %d, from step %d on; a new run needs a new id"
+            _notices.logger.warning(told, self.run_id, self._records.attempt, self._output.next_step)
 
     def _open(self, run_id: str | None, interval: float, *, exclusive: bool) -> Records | None:
         try:
@@ -156,6 +156,8 @@ class LocalTracker(Tracker):
         if not self._rows.shared:
             self._output.rewind()  # steps of an attempt rise from its own first one on
             self._output.keep_index(self.directory / metrics_name(self.rank))
+            self._output.journals = Journals(self.directory, self.rank, self._ledger, self._encode)
+            self._put_span = self._output.journals.put_span
         if self.rank or self._rows.shared:
             return None
         records = Records(
@@ -264,12 +266,6 @@ class LocalTracker(Tracker):
         for _ in range(refused):
             self._life.accepts("log")
 
-    def _settled(self, payload: Mapping[str, Any]) -> Row:
-        """The row with all its values on the host; what was downgraded is counted."""
-        row = resolve(normalise(payload, reserved=False))
-        self._ledger.count_downgrades(row)
-        return row
-
     def history(self, query: Query, open_row: Mapping[str, Any] | None = None) -> Any:
         """Return what `read_history` will say of the rows so far, and of *open_row*, which is still open."""
         from trackway.store._history import history_of
@@ -281,60 +277,8 @@ class LocalTracker(Tracker):
             known = self._output.known()
             if open_row is not None and self._output.attempt > 1:
                 open_row = {**open_row, "_attempt": self._output.attempt}
-        return history_of(path, query, size=size, waiting=waiting, open_row=open_row, index=known)
-
-    def log_summary(self, metrics: Mapping[str, Any]) -> None:
-        """Set summary values, which no logged row overwrites; they are on disk when the call returns."""
-        if not self._life.accepts("log_summary"):
-            return
-        row = self._settled(metrics)
-        if self._records is None:
-            self._leave_out("log_summary")
-        elif not row.has_media:
-            self._records.set_summary(row)
-        elif self._records.set_summary(self._media.store(row, None)):
-            self._media.keep_only(self._records.explicit_summary)
-
-    def _leave_out(self, method: str) -> None:
-        """Count what this tracker is not the one to keep, unless that follows from its rank."""
-        if not self.rank:
-            self._ledger.drop(method, _SHARED)
-
-    def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None:
-        """Merge *hparams* into `config.yaml`; a changed value is noted, old and new, in `run.json`."""
-        if not self._life.accepts("log_hyperparameters"):
-            return
-        row = self._settled(hparams)
-        if self._records is None:
-            self._leave_out("log_hyperparameters")
-        else:
-            self._records.set_config(row)
-
-    def log_artifact(
-        self,
-        artifact_path: str | os.PathLike[str],
-        *,
-        name: str | None = None,
-        type: str | None = None,  # noqa: A002 - the interface's word
-    ) -> None:
-        """Copy a file or folder into `artifacts/`; a name used before gives a new version beside the earlier one.
-
-        What cannot be copied is counted and said, not raised. Takes as long as the copying does. `run.json` lists it
-        within about a second, or after `flush`.
-        """
-        if not self._life.accepts("log_artifact"):
-            return
-        if self._records is None:
-            self._leave_out("log_artifact")
-            return
-        try:
-            path = os.fsdecode(artifact_path)
-            if not os.path.exists(path):  # noqa: PTH110 - Path("") would be the working directory
-                self._ledger.drop(f"artifact {path!r}", "there is no such file or folder")
-                return
-            self._records.add_artifact(Path(path), str(name or Path(path).resolve().name), type)
-        except (OSError, ValueError, TypeError) as error:
-            self._ledger.fail("log_artifact", error, _CURE)
+        others = None if self._remote is None else self._remote.others
+        return history_of(path, query, size=size, waiting=waiting, open_row=open_row, index=known, others=others)
 
     def mark_failed(self, error: BaseException) -> None:
         """Have `finish` note that the run failed, with the error's type and text."""
@@ -389,12 +333,7 @@ class LocalTracker(Tracker):
             raise TrackerFinishError("rows of the run were lost" if lost else "not all of the run was brought", reasons)
 
 
-def _remote_store(url: str, rank: int) -> RemoteStore:
+def _remote_store(url: str, rank: int, interval: float) -> RemoteStore:
     from trackway.store._remote_store import RemoteStore
 
-    return RemoteStore(url, rank)
-
-
-def _media_failed(ledger: Ledger, path: str, error: Exception) -> None:
-    reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-    ledger.drop(path, f"its file could not be written: {reason}")
+    return RemoteStore(url, rank, interval)

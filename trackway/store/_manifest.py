@@ -17,7 +17,8 @@ from trackway.store import _git
 from trackway.store._atomic import set_aside
 from trackway.store._layout import FORMAT
 from trackway.tracker._states import RunState, state_of
-from trackway.values import decode, encode, to_plain
+from trackway.values import decode, encode, redacted_text
+from trackway.values._redact import redacted_command
 
 __all__ = ["Manifest"]
 
@@ -158,7 +159,7 @@ def _noted(value: Any) -> Any:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)[:_MAX_ERROR]
+        return redacted_text(str(error))[:_MAX_ERROR]
     except Exception:
         return "an error that cannot be printed"
 
@@ -171,7 +172,7 @@ def _attempt(number: int) -> dict[str, Any]:
         "first_step": None,
         "host": os.uname().nodename,
         "pid": os.getpid(),
-        "command": [to_plain(part) for part in getattr(sys, "argv", [])],
+        "command": redacted_command(getattr(sys, "argv", [])),
         "python": ".".join(map(str, sys.version_info[:3])),
         "trackway": __version__,
         "git": _commit(),

@@ -9,6 +9,7 @@ from typing import Any, final
 
 from trackway._locks import new_lock
 from trackway.store._layout import MEDIA, safe_name
+from trackway.tracker import Ledger
 from trackway.values import Audio, Html, Image, Row, Table, Text
 
 __all__ = ["MediaFolder"]
@@ -34,11 +35,11 @@ def _utf8(text: str) -> bytes:
 class MediaFolder:
     """The folder `media` of a run directory. Thread-safe: every file is made under a name that is free."""
 
-    def __init__(self, directory: Path, rank: int, failed: Callable[[str, Exception], None]) -> None:
-        """Write below *directory*; *failed* is told the metric and the error of a value that could not be kept."""
+    def __init__(self, directory: Path, rank: int, ledger: Ledger) -> None:
+        """Write below *directory*; a value that could not be kept is counted in *ledger*."""
         self._directory = directory
         self._tag = f"rank{rank}-" if rank else ""
-        self._failed = failed
+        self._ledger = ledger
         self._lock = new_lock()
         self._next: dict[Path, tuple[str, int]] = {}  # the newest beginning of a name in each folder, and its number
         self._of_summary: set[str] = set()
@@ -113,6 +114,10 @@ class MediaFolder:
                 (self._directory / place).unlink(missing_ok=True)
             except OSError as error:
                 self._failed(place, error)
+
+    def _failed(self, path: str, error: Exception) -> None:
+        reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        self._ledger.drop(path, f"its file could not be written: {reason}")
 
 
 def _places(value: Any) -> Iterator[str]:

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any, final
 
 from trackway import _notices
-from trackway.store._layout import MEDIA, metrics_name
+from trackway.store import _lease
+from trackway.store._layout import EVENTS, MEDIA, METRICS, SPANS, lines_name
 from trackway.store._mirror_files import Files, RecordFiles
 from trackway.store._remote import Remote
 from trackway.store._remote_claim import Claim, Superseded
 from trackway.store._segments import Segment, number_of, segment_name, segments_in
 from trackway.tracker import Ledger
 
-__all__ = ["INTERVAL", "Courier", "Rows"]
+__all__ = ["Courier", "Rows"]
 
-INTERVAL = 10.0
-"""Seconds after which what is new is brought."""
 SEGMENT = 4 << 20
 """Bytes of rows that are brought without waiting for that, and in one object."""
 _POLL = 1.0
@@ -34,7 +33,9 @@ _TOO_LATE = "cannot schedule new futures after"  # what libraries meet in an int
 
 @final
 class Courier:
-    """Calls *bring* every `INTERVAL` seconds on a daemon thread, and again after a pause where that fails.
+    """Calls *bring* every *interval* seconds on a daemon thread, and again after a pause where that fails.
+
+    Where that is rare, *beat* is called every `HEARTBEAT` seconds between.
 
     Attributes:
         complete: Whether everything was brought when the end was asked for.
@@ -42,13 +43,24 @@ class Courier:
         error: The last failure since bringing last worked; None where it works.
     """
 
-    def __init__(self, name: str, url: str, bring: Callable[[], None], more: Callable[[], bool] = bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        interval: float,
+        bring: Callable[[], None],
+        *,
+        beat: Callable[[], None] = lambda: None,
+        more: Callable[[], bool] = bool,
+    ) -> None:
         """Serve the run of *url*; *more* tells whether there is enough to bring it without waiting."""
         self.complete = False
         self.lost: str | None = None
         self.error: Exception | None = None
         self._url = url
+        self._interval = max(interval, _PAUSE)
         self._bring = bring
+        self._beat = beat
         self._more = more
         self._ledger: Ledger | None = None
         self._wake = threading.Event()
@@ -58,7 +70,7 @@ class Courier:
         self._ending = False
         self._gone = False
         self._delay = 0.0
-        self._not_before = 0.0
+        self._last = time.monotonic()  # when bringing ended last
         self._after: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -103,31 +115,37 @@ class Courier:
 
     def _run(self) -> None:
         while not self._gone and not self.complete and self.lost is None:
-            self._pause()
-            if not self._gone:
+            if not self._pause():
+                self._try(self._beat)
+            elif not self._gone:
                 self._begun += 1
                 ending = self._ending  # asked before bringing: by then everything was there
-                self._try()
+                self._try(self._bring)
                 if ending and self.error is None and self.lost is None:
                     self._after()
                     self.complete = True
-                self._passed = self._begun
+                self._passed, self._last = self._begun, time.monotonic()
 
-    def _pause(self) -> None:
-        due = time.monotonic() + (self._delay or INTERVAL)
+    def _pause(self) -> bool:
+        """Return True once there is something to bring, or it is time to, and False for a sign of life between."""
+        beat = time.monotonic() + _lease.HEARTBEAT
+        due = self._last + (self._delay or self._interval)
         while not self._gone and (rest := due - time.monotonic()) > 0:
             if not self._delay and (self._asked or self._ending or self._more()):
                 break
+            if not self._delay and time.monotonic() >= beat:
+                return False
             if self._ending:
                 rest = min(rest, _LONGEST_DELAY_AT_END)
                 due = min(due, time.monotonic() + rest)
             self._wake.wait(min(rest, _POLL))
             self._wake.clear()
         self._asked = False
+        return True
 
-    def _try(self) -> None:
+    def _try(self, what: Callable[[], None]) -> None:
         try:
-            self._bring()
+            what()
         except Superseded as error:
             self.lost = str(error)
             _notices.logger.warning(
@@ -152,7 +170,14 @@ class Rows:
     """What `bring` stores of a spool: rows, then what describes them. For one thread at a time."""
 
     def __init__(
-        self, remote: Remote, spool: Path, rank: int, listing: Mapping[str, int], *, claim: Claim, brought: int
+        self,
+        remote: Remote,
+        spool: Path,
+        rank: int,
+        listing: Mapping[str, int],
+        *,
+        claim: Claim,
+        brought: Mapping[str, int],
     ) -> None:
         """Bring *spool* to *remote*.
 
@@ -162,25 +187,27 @@ class Rows:
             rank: The process's rank.
             listing: What is on the store already.
             claim: The right to write there.
-            brought: How many bytes of the file of rows are on the store already.
+            brought: How many bytes of the file of each kind of lines are on the store already.
         """
-        self._remote = remote
-        self._path = spool / metrics_name(rank)
-        self._rank = rank
         self._claim = claim
-        self._position = brought
-        self._inode = 0
-        self._number = max((number_of(segment) for segment in segments_in(listing, rank)), default=0) + 1
-        self._tried: Segment | None = None  # what could not be stored, or may have been
+        self._lines, *self._journals = (
+            _Lines(
+                remote,
+                spool,
+                rank,
+                kind,
+                stored=segments_in(listing, rank, kind),
+                claim=claim,
+                brought=brought[kind],
+            )
+            for kind in (METRICS, EVENTS, SPANS)
+        )
         self._records = RecordFiles(spool, remote)
         self._media = Files(spool, remote, listing, MEDIA, claim.renew)
 
     def is_full(self) -> bool:
         """Whether there are rows for a whole segment."""
-        try:
-            return self._path.stat().st_size - self._position >= SEGMENT
-        except OSError:
-            return False
+        return self._lines.is_full()
 
     def bring(self) -> None:
         """Store what is new: rows before the summary of them, media before rows that refer to them.
@@ -191,21 +218,73 @@ class Rows:
         """
         self._claim.renew()
         records = self._records.take()
-        with self._path.open("rb", buffering=0) as file:
-            end = self._end_of_lines(file)
+        with self._lines.open() as file:
+            end = self._lines.end(file)
             self._media.bring()
-            while self._position < end:
-                self._claim.renew()  # there may be much to bring
-                self._bring_segment(file, end)
+            self._lines.bring(file, end)
+        for journal in self._journals:
+            if journal.exists():
+                with journal.open() as file:
+                    journal.bring(file, journal.end(file))
         self._records.store(records)
 
-    def _end_of_lines(self, file: Any) -> int:
+    def beat(self) -> None:
+        """Show that the run lives, and store nothing else; raises as `bring` does."""
+        self._claim.renew()
+        self._records.beat()
+
+
+@final
+class _Lines:
+    """One file of lines, of which each part is stored as a segment."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        spool: Path,
+        rank: int,
+        kind: str,
+        *,
+        stored: list[Segment],
+        claim: Claim,
+        brought: int,
+    ) -> None:
+        self._remote = remote
+        self._path = spool / lines_name(kind, rank)
+        self._rank = rank
+        self._kind = kind
+        self._claim = claim
+        self._position = brought
+        self._inode = 0
+        self._number = max(map(number_of, stored), default=0) + 1
+        self._tried: Segment | None = None  # what could not be stored, or may have been
+
+    def is_full(self) -> bool:
+        try:
+            return self._path.stat().st_size - self._position >= SEGMENT
+        except OSError:
+            return False
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def open(self) -> Any:
+        return self._path.open("rb", buffering=0)
+
+    def end(self, file: Any) -> int:
+        """Return where the last whole line of *file* ends."""
         status = os.fstat(file.fileno())
         if self._inode not in {0, status.st_ino} or status.st_size < self._position:
-            _notices.logger.warning("local: %s was deleted or cut; its rows from now on are brought", self._path)
+            _notices.logger.warning("local: %s was deleted or cut; its lines from now on are brought", self._path)
             self._position, self._tried = 0, None
         self._inode = status.st_ino
         return _after_newline(file.fileno(), self._position, status.st_size)
+
+    def bring(self, file: Any, end: int) -> None:
+        """Store what *file* has up to *end*."""
+        while self._position < end:
+            self._claim.renew()  # there may be much to bring
+            self._bring_segment(file, end)
 
     def _bring_segment(self, file: Any, end: int) -> None:
         if self._tried is None:
@@ -213,7 +292,7 @@ class Rows:
             size = _after_newline(file.fileno(), self._position, last) - self._position
             if size <= 0:  # a line that is longer than a segment
                 size = _next_newline(file.fileno(), last, end) - self._position
-            self._tried = Segment(segment_name(self._rank, self._number), size)
+            self._tried = Segment(segment_name(self._rank, self._number, self._kind), size)
         name, size = self._tried
         data = os.pread(file.fileno(), size, self._position)
         try:

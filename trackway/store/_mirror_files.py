@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, final
 
-from trackway.store._layout import CONFIG, DELIVERY, MANIFEST, MEDIA, SUMMARY
+from trackway.store._layout import CONFIG, DELIVERY, EVENTS, MANIFEST, MEDIA, METRICS, SPANS, SUMMARY
 from trackway.store._remote import Remote
+from trackway.values import decode, encode
 
 __all__ = ["Files", "RecordFiles"]
 
-_ROWS = re.compile(r"metrics(\.rank[0-9]+)?(\.index\.json|\.jsonl)")
+_ROWS = re.compile(rf"({METRICS}|{EVENTS}|{SPANS})(\.rank[0-9]+)?(\.index\.json|\.jsonl)")
 _FIRST = (MANIFEST, SUMMARY, CONFIG)
 _SETTLED = 2_000_000_000  # nanoseconds: a file so old is not being written any more
 _SUMMARY_MEDIA = "summary-"
@@ -34,6 +35,7 @@ class RecordFiles:
         self._spool = spool
         self._remote = remote
         self._stored: dict[str, bytes] = {}
+        self._manifest = b""  # as it is stored
 
     def take(self) -> dict[str, bytes]:
         """Return what changed, in the order in which it is to be stored.
@@ -71,6 +73,24 @@ class RecordFiles:
         for name, data in records.items():
             self._remote.put(name, data)
             self._stored[name] = _digest(data)
+            if name == MANIFEST:
+                self._manifest = data
+
+    def beat(self) -> None:
+        """Store the heartbeat alone: the rest of run.json tells of rows that are not there yet.
+
+        Raises:
+            OSError: if that fails.
+        """
+        newest = self._read(MANIFEST)
+        if not self._manifest or newest is None:
+            return
+        try:
+            content, heartbeat = decode(self._manifest), decode(newest)["heartbeat"]
+        except (ValueError, RecursionError, LookupError, TypeError):  # of somebody else's making
+            return
+        if content.get("heartbeat") != heartbeat:
+            self._remote.put(MANIFEST, encode({**content, "heartbeat": heartbeat}, strict=True) + b"\n")
 
 
 def _digest(data: bytes) -> bytes:

@@ -13,6 +13,7 @@ import orjson
 
 from trackway.store._atomic import RecordFile
 from trackway.store._index import Index, IndexWriter, index_path
+from trackway.store._journals import Journals
 from trackway.store._lease import HEARTBEAT
 from trackway.store._media import MediaFolder
 from trackway.store._records import Records
@@ -20,6 +21,7 @@ from trackway.store._reopen import Tail
 from trackway.store._ticker import Ticker
 from trackway.store._writer import LineWriter
 from trackway.tracker import Ledger, Lifecycle, check_step
+from trackway.tracker._row_time import begun_at
 from trackway.values import Row
 
 __all__ = ["TICK", "Output", "let_go"]
@@ -45,6 +47,7 @@ class Output:
         encode: Makes the line of a row.
         interval: Seconds between two waits for the disk.
         records: Summary, hyper-parameters, run.json; None for a tracker that is not the one to keep them.
+        journals: Events and spans; None for a tracker that is not the one to keep them.
         attempt: The number of the attempt, noted in every row where it is not 1.
         next_step: The step of a row that comes without one.
         last_step: The highest step of the attempt before, as the file was opened; None for a file without rows.
@@ -68,6 +71,7 @@ class Output:
         self.encode = encode
         self.rows = rows
         self.records: Records | None = None
+        self.journals: Journals | None = None
         self.attempt = 1
         self.next_step = 0
         self.last_step: int | None = None
@@ -239,7 +243,7 @@ class Output:
         self.next_step = number + 1
         if not self._begun:
             self._begin(number)
-        head: dict[str, Any] = {"_step": number, "_time": time.time()}
+        head: dict[str, Any] = {"_step": number, "_time": begun_at()}
         if self.attempt > 1:
             head["_attempt"] = self.attempt
         if self._highest is None or number > self._highest:
@@ -274,6 +278,8 @@ class Output:
     def write_all(self) -> None:
         """Write everything that waits, and wait for the disk."""
         self.write_rows()
+        if self.journals is not None:
+            self.journals.sync()
         if self.records is not None:
             self.records.save()
 
@@ -294,6 +300,8 @@ class Output:
         """Do what is done beside the training: write rows that wait for company, and about once a second the rest."""
         with self._lock:
             self.write_batch()
+        if self.journals is not None:
+            self.journals.write()
         now = time.monotonic()
         if now < self._next_tick:
             return
@@ -314,12 +322,16 @@ class Output:
         """Have no row, as in a forked child, whose parent writes them."""
         self._batch.clear()
         self._made = []
+        if self.journals is not None:
+            self.journals.forget()
         self.rows.close()
 
     def close(self) -> int:
         """Close the file of rows; return how many rows were lost."""
         with self._lock:
             self.write_batch()
+        if self.journals is not None:
+            self.journals.close()
         self._save_index(1)
         with self._lock:
             self.rows.close()

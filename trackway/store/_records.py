@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +20,7 @@ from trackway.store._summary import Summary, combined, leaves, merge
 from trackway.tracker import Ledger
 from trackway.tracker._yaml import dump
 from trackway.values import Row, decode, encode
+from trackway.values._redact import redacted_name
 
 __all__ = ["Records"]
 
@@ -148,12 +150,21 @@ class Records:
         if changed:
             self._save(self._manifest_file, "log_hyperparameters")
 
-    def add_artifact(self, source: Path, name: str, kind: str | None) -> None:
-        """Copy a file or folder into the run, to be listed in run.json soon; raises `OSError` where that fails.
+    def take_artifact(self, artifact_path: Any, name: str | None, kind: str | None) -> None:
+        """Copy a file or folder into the run, to be listed in run.json soon.
 
         A file that equals the last one of its name is there already, as the configuration of a continued run is.
         """
-        entry = self._artifacts.add(source, name, kind, self._manifest.last_artifact(name))
+        try:
+            path = os.fsdecode(artifact_path)
+            if not os.path.exists(path):  # noqa: PTH110 - Path("") would be the working directory
+                self._ledger.drop(f"artifact {path!r}", "there is no such file or folder")
+                return
+            name = redacted_name(str(name or Path(path).resolve().name))
+            entry = self._artifacts.add(Path(path), name, kind, self._manifest.last_artifact(name))
+        except (OSError, ValueError, TypeError) as error:
+            self._ledger.fail("log_artifact", error, "; training goes on")
+            return
         if entry is not None:
             self._manifest.add_artifact(entry)
             self._manifest_file.dirty = True

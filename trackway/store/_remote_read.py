@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from trackway.store._layout import MANIFEST, metrics_name
+from trackway.store._layout import MANIFEST, METRICS, lines_name, metrics_name
 from trackway.store._remote import Remote
 from trackway.store._scan import Source
 from trackway.store._segments import Segment, Segments, ranks_in, segments_in
@@ -62,32 +62,37 @@ class RemoteRun:
         folders = [f"{name}/00000001.jsonl" for name in names if not name.endswith(".jsonl")]
         return sorted(ranks_in([*names, *folders]))
 
-    def source(self, rank: int = 0, *, missing_ok: bool = False) -> Source:
-        """Return the rows of process *rank*, as they are there now.
+    def source(
+        self, rank: int = 0, *, kind: str = METRICS, missing_ok: bool = False, others_ok: bool = False
+    ) -> Source:
+        """Return the rows of process *rank*, or other lines of it, as they are there now.
 
         Args:
             rank: The process's rank.
+            kind: Which lines, such as "events".
             missing_ok: Whether a run without rows has none, and is not an error.
+            others_ok: The same for one in which other processes have rows.
 
         Raises:
             FileNotFoundError: if there are none.
             OSError: if the store cannot be asked.
         """
-        whole = metrics_name(rank)
+        whole = lines_name(kind, rank)
         folder = whole.removesuffix(".jsonl")
         listing = self._remote.listing(folder)
         with contextlib.suppress(FileNotFoundError):  # as nearly always: it is there in a copy of a directory
             listing[whole] = self._remote.size(whole)
-        segments = segments_in(listing, rank)
-        if not segments and not missing_ok:
+        segments = segments_in(listing, rank, kind)
+        if not segments and not missing_ok and not (others_ok and self.ranks()):
             raise FileNotFoundError(errno.ENOENT, "there are no rows of a run", self.url)
-        return Source(Path(whole), stored=Segments(self._remote, segments), others=self._others)
+        return Source(Path(whole), stored=Segments(self._remote, segments), others=self.others)
 
-    def _others(self) -> dict[int, Callable[[], Source]]:
+    def others(self) -> dict[int, Callable[[], Source]]:
+        """Find the rows of all processes; raises `OSError` where it cannot be asked."""
         return {rank: partial(self.source, rank) for rank in self.ranks()}
 
 
-def source_of(url: str, *, missing_ok: bool = False) -> Source:
+def source_of(url: str, *, missing_ok: bool = False, others_ok: bool = False) -> Source:
     """Return the rows of the primary process of the run at *url*, or those in the one file of rows that it names.
 
     Raises:
@@ -96,11 +101,11 @@ def source_of(url: str, *, missing_ok: bool = False) -> Source:
         ConfigError: if there is no file system for the URL, or its package is not installed.
     """
     if not url.rstrip("/").endswith(".jsonl"):
-        return RemoteRun(url).source(missing_ok=missing_ok)
+        return RemoteRun(url).source(missing_ok=missing_ok, others_ok=others_ok)
     folder, _, name = url.rstrip("/").rpartition("/")
     remote = Remote(folder)
     segment = Segment(name, remote.size(name))
-    return Source(Path(name), stored=Segments(remote, [segment]), others=RemoteRun(folder)._others)  # noqa: SLF001
+    return Source(Path(name), stored=Segments(remote, [segment]), others=RemoteRun(folder).others)
 
 
 def run_urls(url: str) -> list[str]:

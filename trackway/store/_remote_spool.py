@@ -18,12 +18,16 @@ from trackway.store._layout import (
     ARTIFACTS,
     CONFIG,
     DELIVERY,
+    EVENTS,
     MANIFEST,
     MEDIA,
+    METRICS,
+    SPANS,
     SUMMARY,
+    lines_name,
     metrics_name,
     safe_name,
-    torn_name,
+    torn_lines_name,
 )
 from trackway.store._remote import Remote
 from trackway.store._segments import segments_in
@@ -34,7 +38,7 @@ __all__ = ["ORIGIN", "fill", "has_rows", "is_used", "remove", "spool_of"]
 ORIGIN = ".origin"
 """The file of a spool that says where its run belongs."""
 _MINE = 0o700
-_RECORD = re.compile(rf"metrics\.torn|({MANIFEST}|{SUMMARY}|{CONFIG})(\.damaged-[0-9]+)?")
+_RECORD = re.compile(rf"({METRICS}|{EVENTS}|{SPANS})\.torn|({MANIFEST}|{SUMMARY}|{CONFIG})(\.damaged-[0-9]+)?")
 
 
 def spool_of(url: str, rank: int) -> Path:
@@ -76,7 +80,7 @@ def has_rows(spool: Path, rank: int) -> bool:
     return file.is_file() and file.stat().st_size > 0
 
 
-def fill(remote: Remote, listing: Mapping[str, int], spool: Path, rank: int) -> int:
+def fill(remote: Remote, listing: Mapping[str, int], spool: Path, rank: int) -> dict[str, int]:
     """Have the run in *spool* as it is on the store, or further on where an earlier process left it there.
 
     Media and artifacts are not fetched: empty files take their names, so that no other file gets one of them.
@@ -88,7 +92,7 @@ def fill(remote: Remote, listing: Mapping[str, int], spool: Path, rank: int) -> 
         rank: The process's rank.
 
     Returns:
-        How many bytes of the file of rows the store has.
+        How many bytes of the file of each kind of lines the store has.
 
     Raises:
         OSError: if something cannot be fetched or written.
@@ -103,10 +107,14 @@ def fill(remote: Remote, listing: Mapping[str, int], spool: Path, rank: int) -> 
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"" if name.startswith((f"{MEDIA}/", f"{ARTIFACTS}/")) else remote.get(name))
-    segments = segments_in(listing, rank)
-    if segments and not has_rows(spool, rank):
-        _fetch_rows(remote, [segment.name for segment in segments], spool / metrics_name(rank))
-    return sum(segment.size for segment in segments)
+    brought = {}
+    for kind in (METRICS, EVENTS, SPANS):
+        segments = segments_in(listing, rank, kind)
+        path = spool / lines_name(kind, rank)
+        if segments and not (path.is_file() and path.stat().st_size > 0):
+            _fetch_lines(remote, [segment.name for segment in segments], path)
+        brought[kind] = sum(segment.size for segment in segments)
+    return brought
 
 
 def _is_wanted(name: str, rank: int) -> bool:
@@ -115,11 +123,15 @@ def _is_wanted(name: str, rank: int) -> bool:
     if folder in {MEDIA, ARTIFACTS} and rest:
         return True
     if rank:
-        return name == torn_name(rank) or (folder == DELIVERY and name.endswith(f".rank{rank}.json"))
+        return name in _torn_names(rank) or (folder == DELIVERY and name.endswith(f".rank{rank}.json"))
     return folder == DELIVERY if rest else _RECORD.fullmatch(name) is not None
 
 
-def _fetch_rows(remote: Remote, names: list[str], path: Path) -> None:
+def _torn_names(rank: int) -> set[str]:
+    return {torn_lines_name(kind, rank) for kind in (METRICS, EVENTS, SPANS)}
+
+
+def _fetch_lines(remote: Remote, names: list[str], path: Path) -> None:
     temporary = path.with_name(f".{path.name}.part")
     with temporary.open("wb") as file:
         data = b"\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import final
 
@@ -11,12 +12,24 @@ from trackway import _notices
 from trackway.errors import ConfigError, RunBusyError
 from trackway.store import _remote_spool
 from trackway.store._at_exit import bring_before_exit
-from trackway.store._layout import ARTIFACTS, CONFIG, DELIVERY, MANIFEST, MEDIA, SUMMARY, torn_name
+from trackway.store._layout import (
+    ARTIFACTS,
+    CONFIG,
+    DELIVERY,
+    EVENTS,
+    MANIFEST,
+    MEDIA,
+    METRICS,
+    SPANS,
+    SUMMARY,
+    torn_lines_name,
+)
 from trackway.store._lease import Lock
 from trackway.store._mirror import Courier, Rows
 from trackway.store._mirror_files import Files
 from trackway.store._remote import Remote
 from trackway.store._remote_claim import Claim, claims_of
+from trackway.store._scan import Source
 from trackway.store._segments import folder_of, segments_in
 from trackway.tracker import Ledger
 
@@ -38,8 +51,8 @@ class RemoteStore:
         name: The last part of the URL.
     """
 
-    def __init__(self, url: str, rank: int) -> None:
-        """Claim the run of *url* and have in the spool what there is of it.
+    def __init__(self, url: str, rank: int, interval: float) -> None:
+        """Claim the run of *url* and have in the spool what there is of it; bring what is new every *interval* seconds.
 
         Raises:
             RunBusyError: if another process writes to the run.
@@ -64,12 +77,18 @@ class RemoteStore:
             ) from error
         rows = Rows(remote, self.spool, rank, listing, claim=self._claim, brought=brought)
         self._files = Files(self.spool, remote, listing, ARTIFACTS)
-        self._rows = Courier("trackway-store", self.url, rows.bring, rows.is_full)
-        self._artifacts = Courier("trackway-artifacts", self.url, self._bring_artifacts)
+        self._rows = Courier("trackway-store", self.url, interval, rows.bring, beat=rows.beat, more=rows.is_full)
+        self._artifacts = Courier("trackway-artifacts", self.url, interval, self._bring_artifacts)
 
     def _bring_artifacts(self) -> None:
         if self._rows.lost is None:
             self._files.bring()
+
+    def others(self) -> Mapping[int, Callable[[], Source]]:
+        """Find the rows of all processes, as they are at the URL; raises `OSError` where it cannot be asked."""
+        from trackway.store._remote_read import RemoteRun
+
+        return RemoteRun(self.url).others()
 
     def check(self, lock: Lock) -> None:
         """Refuse a spool whose file of rows could not be locked; the claim has told about other machines.
@@ -177,7 +196,9 @@ def remove_new(url: str, rank: int, *, kept: frozenset[str]) -> None:
     """
     remote = Remote(url)
     _remote_spool.remove(_remote_spool.spool_of(url, rank))
-    names = {folder_of(rank), claims_of(rank), torn_name(rank)}
+    names = {claims_of(rank)}
+    for kind in (METRICS, EVENTS, SPANS):
+        names |= {folder_of(rank, kind), torn_lines_name(kind, rank)}
     if rank == 0:
         names |= {MANIFEST, SUMMARY, CONFIG, ARTIFACTS, DELIVERY, MEDIA}
     for name in sorted(names.intersection(remote.children()) - kept):

@@ -8,26 +8,37 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from trackway.values import Audio, Histogram, Html, Image, Row, Table, Text, decode
+from trackway.values._leaves import PLAIN
 
-__all__ = ["revive"]
+__all__ = ["ReadFile", "files_in", "revive"]
+
+ReadFile: TypeAlias = Callable[[str], bytes]
+"""Returns what is in a file of the run, given by its path in the run directory; raises `OSError` or `ValueError`."""
 
 _HEADER = struct.Struct(">IIBBBBB")
 _CHANNELS = {0: 1, 2: 3, 6: 4}
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def revive(line: Mapping[str, Any], directory: Path) -> Row:
+def revive(line: Mapping[str, Any], read: ReadFile) -> Row:
     """Return the metrics of *line*, a row as it was read, as they were when they were committed.
 
-    Histograms, images, sounds, tables, texts and pages are such again, their data taken from the files below
-    *directory*. One whose file is gone, or was not written by this library, stays the mapping that describes it.
+    Histograms, images, sounds, tables, texts and pages are such again, their data taken by *read*. One whose file is
+    gone, or was not written by this library, stays the mapping that describes it.
     """
-    row = Row({name: _value(value, directory) for name, value in line.items() if name[:1] != "_" or name[:2] == "__"})
+    row = Row(line)
+    for name in [name for name in row if name[:1] == "_" and name[:2] != "__"]:
+        del row[name]
+    if PLAIN.issuperset(map(type, row.values())):
+        row.flat = True
+        return row
+    for name, value in row.items():
+        row[name] = _value(value, read)
     row.has_media = any(_has_media(value) for value in row.values())
     return row
 
@@ -40,9 +51,9 @@ def _has_media(value: Any) -> bool:
     return isinstance(value, Audio | Html | Image | Table | Text)
 
 
-def _value(value: Any, directory: Path) -> Any:
+def _value(value: Any, read: ReadFile) -> Any:
     if isinstance(value, list):
-        return [_value(item, directory) for item in value]
+        return [_value(item, read) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("_type")
@@ -50,16 +61,22 @@ def _value(value: Any, directory: Path) -> Any:
         return _histogram(value)
     if kind in _FORMS and isinstance(value.get("path"), str):
         with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zlib.error, struct.error):
-            return _FORMS[kind](_read(directory, value["path"]), value)
+            return _FORMS[kind](read(value["path"]), value)
         return value
-    return {name: _value(item, directory) for name, item in value.items()}
+    return {name: _value(item, read) for name, item in value.items()}
 
 
-def _read(directory: Path, place: str) -> bytes:
-    path = directory / place
-    if not path.resolve().is_relative_to(directory.resolve()):  # a run of someone else may refer to anything
-        raise ValueError(f"{place} lies outside of the run directory")
-    return path.read_bytes()
+def files_in(directory: Path) -> ReadFile:
+    """Return what reads the files of the run in *directory*; one that lies elsewhere is refused."""
+    root = directory.resolve()
+
+    def read(place: str) -> bytes:
+        path = directory / place
+        if not path.resolve().is_relative_to(root):  # a run of someone else may refer to anything
+            raise ValueError(f"{place} lies outside of the run directory")
+        return path.read_bytes()
+
+    return read
 
 
 def _histogram(value: dict[str, Any]) -> Any:

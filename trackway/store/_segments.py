@@ -1,4 +1,4 @@
-"""Rows on an object store: numbered objects of whole lines, which are never changed.
+"""Lines on an object store, such as rows: numbered objects of whole ones, which are never changed.
 
 `metrics/00000001.jsonl`, `metrics/00000002.jsonl` and so on, one after the other, are the file `metrics.jsonl`. Where a
 run directory was copied to the store, an object of that name comes before them.
@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple, final
 
 from trackway import _notices
-from trackway.store._layout import metrics_name
+from trackway.store._layout import METRICS, lines_name
 from trackway.store._remote import Remote
 
 __all__ = ["Segment", "Segments", "folder_of", "number_of", "ranks_in", "segment_name", "segments_in"]
@@ -25,32 +25,32 @@ _MOST = 64  # objects likewise
 
 
 class Segment(NamedTuple):
-    """One object of rows: its name, and its size in bytes."""
+    """One object of lines: its name, and its size in bytes."""
 
     name: str
     size: int
 
 
-def folder_of(rank: int) -> str:
-    """Return the folder of the segments of process *rank*."""
-    return metrics_name(rank).removesuffix(".jsonl")
+def folder_of(rank: int, kind: str = METRICS) -> str:
+    """Return the folder of the segments of one kind of lines of process *rank*."""
+    return lines_name(kind, rank).removesuffix(".jsonl")
 
 
-def segment_name(rank: int, number: int) -> str:
+def segment_name(rank: int, number: int, kind: str = METRICS) -> str:
     """Return the name of a segment; numbers begin with 1."""
-    return f"{folder_of(rank)}/{number:08d}.jsonl"
+    return f"{folder_of(rank, kind)}/{number:08d}.jsonl"
 
 
 def number_of(segment: Segment) -> int:
-    """Return the number of a segment; 0 for a file of rows that was copied."""
+    """Return the number of a segment; 0 for a file that was copied."""
     match = _NAME.fullmatch(segment.name.rpartition("/")[2])
     return int(match[1]) if match else 0
 
 
-def segments_in(listing: Mapping[str, int], rank: int) -> list[Segment]:
-    """Return the segments of process *rank* among the objects of *listing*, in the order of their rows."""
-    whole = metrics_name(rank)
-    prefix = f"{folder_of(rank)}/"
+def segments_in(listing: Mapping[str, int], rank: int, kind: str = METRICS) -> list[Segment]:
+    """Return the segments of one kind of lines of process *rank* among the objects of *listing*, in their order."""
+    whole = lines_name(kind, rank)
+    prefix = f"{folder_of(rank, kind)}/"
     found = [Segment(whole, listing[whole])] if whole in listing else []
     names = [name for name in listing if name.startswith(prefix) and _NAME.fullmatch(name[len(prefix) :])]
     numbered = [Segment(name, listing[name]) for name in names]
@@ -85,7 +85,7 @@ class Segments:
         numbers = [number_of(segment) for segment in segments if number_of(segment)]
         if numbers and numbers[-1] - numbers[0] >= len(numbers):
             _notices.log_once(
-                ("segments", remote.url), f"{remote.url!a}: segments of its rows are missing; their rows are left out"
+                ("segments", remote.url), f"{remote.url!a}: segments are missing; their lines are left out"
             )
 
     def read(self, begin: int, end: int) -> bytes:

@@ -33,8 +33,16 @@ from trackway.tracker._lookup import get_tracker, leaves
 from trackway.tracker._noop import NoopTracker
 from trackway.tracker._policy import BackgroundPolicy
 from trackway.tracker._process import is_primary, process_rank
+from trackway.tracker._span import Span
 from trackway.tracker._steps import StepCounter, check_step
-from trackway.tracker._verbs import log, log_artifact, log_configuration, log_hyperparameters, log_summary
+from trackway.tracker._verbs import (
+    log,
+    log_artifact,
+    log_configuration,
+    log_event,
+    log_hyperparameters,
+    log_summary,
+)
 from trackway.values import LoggableValue
 
 if TYPE_CHECKING:
@@ -56,6 +64,7 @@ __all__ = [
     "NoopTracker",
     "Report",
     "RequiredTracker",
+    "Span",
     "StepCounter",
     "Tracker",
     "TrackerConfig",
@@ -71,6 +80,7 @@ __all__ = [
     "log",
     "log_artifact",
     "log_configuration",
+    "log_event",
     "log_hyperparameters",
     "log_summary",
     "process_rank",

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast, final
 
 from trackway.tracker._backlog import Place
 from trackway.tracker._interface import Tracker
 from trackway.tracker._queued_first import QUEUED_FIRST, with_queued_first
 from trackway.tracker._steps import PendingStep, check_step
-from trackway.values import Pending, Row, normalise, resolve
+from trackway.values import Pending, Row, normalise, redacted_text, resolve
+from trackway.values._redact import redacted_name
 from trackway.values._row import pendings
 
 __all__ = ["INTERFACE", "Call", "ForwardingTracker", "takes_pending", "walk"]
@@ -76,7 +79,9 @@ class Call:
         self.origin: Place | None = None
         self._resolved: Call | None = None
         position, name = _PAYLOADS.get(method, (None, None))
-        if position is not None and position < len(args):
+        if position is None:
+            args, kwargs = _told(method, args, kwargs)
+        elif position < len(args):
             self.payload = _row(method, args[position])
             args = (*args[:position], self.payload, *args[position + 1 :]) if len(args) > 1 else (self.payload,)
         elif name in kwargs:
@@ -161,6 +166,24 @@ class Call:
 
     def __repr__(self) -> str:
         return f"Call({self.method})"
+
+
+def _told(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a method without a payload, with marks in place of the secrets in their texts."""
+    if method == "alert":
+        told = tuple(redacted_text(value) if isinstance(value, str) else value for value in args)
+        return told, {name: redacted_text(value) if isinstance(value, str) else value for name, value in kwargs.items()}
+    if method == "log_artifact":
+        return args, _named_artifact(args, kwargs)
+    return args, kwargs
+
+
+def _named_artifact(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of `log_artifact`, with a name that holds no secret where the one given, or the file's, does."""
+    path = args[0] if args else kwargs.get("artifact_path")
+    name = kwargs.get("name") or (Path(os.fsdecode(path)).name if isinstance(path, str | bytes | os.PathLike) else "")
+    told = redacted_name(str(name))
+    return kwargs if told == str(name) else {**kwargs, "name": told}
 
 
 def _row(method: str, payload: Any) -> Row:

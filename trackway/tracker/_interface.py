@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from trackway.tracker._queued_first import queued_first, with_queued_first
+from trackway.tracker._span import Span
 from trackway.values import LoggableValue
 
 __all__ = ["AlertLevel", "ArtifactPath", "Tracker", "check_tracker", "name_of"]
@@ -89,6 +90,10 @@ class Tracker(ABC):
     def add(self, metrics: Mapping[str, float]) -> None:
         """Add numbers to the open row, for trackers that keep one; the default logs them as a row of their own."""
         self.log(metrics, step=None)
+
+    def log_span(self, span: Span) -> None:
+        """Record a measured stretch of time. The default adds its seconds to the open row, as `time/<its name>`."""
+        self.add({f"time/{span.name}": span.seconds})
 
     def alert(self, title: str, text: str = "", *, level: AlertLevel = "warning") -> None:
         """Tell a person. The default ignores it."""

@@ -9,7 +9,7 @@ from typing import final
 
 from trackway import _notices
 from trackway._locks import new_lock
-from trackway.values import Row
+from trackway.values import Row, redacted_text
 
 __all__ = ["Ledger", "Lifecycle", "Report"]
 
@@ -135,7 +135,7 @@ class Ledger:
 
 def _told(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {redacted_text(str(error))}"
     except Exception:
         return type(error).__name__
 

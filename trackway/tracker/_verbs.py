@@ -29,6 +29,7 @@ __all__ = [
     "log",
     "log_artifact",
     "log_configuration",
+    "log_event",
     "log_hyperparameters",
     "log_summary",
     "tracing",
@@ -177,6 +178,33 @@ def log_artifact(artifact_path: ArtifactPath, *, name: str | None = None, type: 
     """
     if not ambient().muted:
         deliver(Call("log_artifact", (artifact_path,), {"name": name, "type": type}))
+
+
+def log_event(event: str, payload: Mapping[str, Any] | None = None, *, step: int | None = None) -> None:
+    """Tell the current tracker that something happened, such as a checkpoint. A run tells everyone, see `Run.hooks`.
+
+    Args:
+        event: The event's name, such as "checkpoint".
+        payload: Names to values, as for `log`; None for an event that brings nothing.
+        step: The training step; None takes that of `at_step`, else a run takes that of its open row.
+
+    Raises:
+        StepError: if *step* is not an integer.
+        TypeError: if *payload* is not a mapping, or *event* is not a text.
+    """
+    if not isinstance(event, str):
+        raise TypeError(f"log_event takes the name of an event, got {type(event).__name__}")
+    state = ambient()
+    if state.muted:
+        return
+    if step is None and state.step is not None:
+        step = state.step
+    payload = {} if payload is None else payload
+    tracker = active_tracker()
+    if tracker is not None and tracker.self_contained and not DEFERRED:
+        tracker.log_event(event, payload, step=step)
+        return
+    deliver(Call("log_event", (event, payload), {"step": held_step(step)}))
 
 
 def deliver(call: Call) -> None:

@@ -16,6 +16,7 @@ from trackway.tracker._isolation import fatal
 from trackway.tracker._ledger import Ledger
 from trackway.tracker._policy import BackgroundPolicy
 from trackway.tracker._queue import CallQueue
+from trackway.tracker._row_time import call_at_its_time
 from trackway.tracker._staging import Staging
 
 __all__ = ["Worker"]
@@ -125,7 +126,7 @@ class Worker:
 
     def _make(self, call: Call) -> bool:
         try:
-            call.on(self._tracker)
+            call_at_its_time(call, self._tracker, None if call.origin is None else call.origin.time)
         except BaseException as error:  # the thread must outlive even a backend that calls sys.exit
             self._ledger.fail(call.method, error, "; training goes on")
             self._note_fatal(call, error)

@@ -31,6 +31,7 @@ True
 | `Histogram`, `Image`, `Audio`, `Table`, `Text`, `Html` | itself |
 | integer of more than 10,000 digits | a text that says how many |
 | name that means something in files, see `normalise` | the name with `_` at its end |
+| text that is a secret by its name or form | a mark such as `<redacted sha256:1a2b3c4d>`, see `RedactionPolicy` |
 | anything else; what contains itself; after 64 levels or a million values | a text of at most 500 characters |
 
 What the last lines speak of, and whatever fails on the way, is a `Downgrade`: it is listed in `Row.downgrades`, warned
@@ -45,6 +46,7 @@ from trackway._lazy import lazily
 from trackway.values._histogram import Histogram, register_pytrees
 from trackway.values._normalise import LoggableValue, normalise, to_plain
 from trackway.values._pending import Pending
+from trackway.values._redact import RedactionPolicy, redacted_text, redaction_policy, set_redaction
 from trackway.values._row import Downgrade, Row, flatten, resolve
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ __all__ = [
     "Image",
     "LoggableValue",
     "Pending",
+    "RedactionPolicy",
     "Row",
     "Table",
     "Text",
@@ -67,8 +70,11 @@ __all__ = [
     "encode",
     "flatten",
     "normalise",
+    "redacted_text",
+    "redaction_policy",
     "register_pytrees",
     "resolve",
+    "set_redaction",
     "to_plain",
 ]
 

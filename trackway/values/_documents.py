@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, final
 
 from trackway._notices import warn_once
@@ -94,6 +94,11 @@ class Text(Media):
         """Return type and text."""
         return {"_type": "text", "text": self.text}
 
+    def redacted(self, change: Callable[[str], str]) -> Text:
+        """Return it with *change* made to its text."""
+        changed = change(self.text)
+        return self if changed == self.text else Text(changed)
+
     def __repr__(self) -> str:
         return f"Text({len(self.text)} characters)"
 
@@ -117,6 +122,11 @@ class Html(Media):
     def describe(self) -> dict[str, Any]:
         """Return type and length in characters."""
         return {"_type": "html", "characters": len(self.html)}
+
+    def redacted(self, change: Callable[[str], str]) -> Html:
+        """Return it with *change* made to its source."""
+        changed = change(self.html)
+        return self if changed == self.html else Html(changed)
 
     def __repr__(self) -> str:
         return f"Html({len(self.html)} characters)"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -93,6 +95,15 @@ class Image(Media):
         """Return type, size and caption."""
         size = {"width": self.width, "height": self.height, "channels": self.channels}
         return {"_type": "image", **size, "caption": self.caption}
+
+    def redacted(self, change: Callable[[str], str]) -> Image:
+        """Return it with *change* made to its caption."""
+        caption = None if self.caption is None else change(self.caption)
+        if caption == self.caption:
+            return self
+        image = copy.copy(self)
+        image.caption = caption
+        return image
 
     def __repr__(self) -> str:
         return f"Image({self.width}x{self.height}, channels={self.channels}, caption={self.caption!r})"

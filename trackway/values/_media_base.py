@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 __all__ = ["Media"]
 
@@ -16,3 +17,7 @@ class Media(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return the value's type and size as a plain mapping, without the data itself."""
+
+    def redacted(self, change: Callable[[str], str]) -> Self:  # noqa: ARG002 - for those that hold a text
+        """Return the value with *change* made to the texts in it; itself where that changes nothing."""
+        return self

@@ -68,7 +68,8 @@ def normalise(
     """Return the row of plain values that *payload* stands for; a `Row` is returned as it is.
 
     The payload is neither kept nor changed, and no value in it costs another: what has no plain form becomes a
-    bounded text and is listed in `Row.downgrades`. Values on a device are not waited for, see `Pending`.
+    bounded text and is listed in `Row.downgrades`. Values on a device are not waited for, see `Pending`. Marks stand in
+    place of secrets, see `RedactionPolicy`.
 
     Args:
         payload: Any mapping, or a dataclass, pydantic model or named tuple, of names to values; or an object whose
@@ -87,7 +88,7 @@ def normalise(
     kind = type(payload)
     if kind is Row:
         return payload  # type: ignore[return-value]  # mypy does not narrow by `type() is`
-    if kind is dict:
+    if kind is dict and reserved:
         row = Row(payload)
         if (len(row) > _FEW and _are_plain(row)) or _is_plain(row):
             row.flat = True
@@ -96,7 +97,7 @@ def normalise(
             row.pending, row.flat = pending, not pending
             return row
     pairs = source_of(payload)
-    walk = Walk(arrays)
+    walk = Walk(arrays, metrics=reserved)
     row = Row(walk.nested(payload, "", lambda _, __: walk.mapping(pairs, "", top=reserved)))
     row.pending, row.has_media, row.downgrades = walk.pending, walk.has_media, tuple(walk.downgrades)
     if warn and row.downgrades:
@@ -131,6 +132,7 @@ def to_plain(value: Any) -> Any:
 
 
 _FEW = 4
+_BARE = PLAIN - {str}  # a text may have to be redacted
 _NAMES = {str}
 _FLOATS = {float}
 _MAX_KNOWN = 256
@@ -140,7 +142,7 @@ _known: set[tuple[str, ...]] = set()  # names that rows had: those of a training
 def _are_plain(row: Row) -> bool:
     """Whether all is plain, as far as that can be told without a look at each."""
     kinds = set(map(type, row.values()))
-    if kinds != _FLOATS and (int in kinds or not kinds <= PLAIN):
+    if kinds != _FLOATS and (int in kinds or not kinds <= _BARE):
         return False
     names = tuple(row)
     if names not in _known:
@@ -155,7 +157,7 @@ def _are_plain(row: Row) -> bool:
 def _is_plain(row: Row) -> bool:
     for key, value in row.items():
         kind = type(value)
-        if kind is not float and (kind not in PLAIN or (kind is int and is_huge(value))):
+        if kind is not float and (kind not in _BARE or (kind is int and is_huge(value))):
             return False
         if type(key) is not str or key[:1] == "_":
             return False

@@ -15,6 +15,7 @@ import numpy as np
 from trackway.values._arrays import NUMBERS, is_tracer_class, is_user_defined
 from trackway.values._leaves import PLAIN, is_huge
 from trackway.values._pending import Pending, compiled_copy, is_device_class, is_readable, place_of
+from trackway.values._redact import current_policy
 
 __all__ = ["How", "how_of", "is_jax_class", "numbers_in", "scalar"]
 
@@ -49,7 +50,9 @@ def numbers_in(row: dict[str, Any]) -> bool | None:
         if type(key) is not str or key[:1] == "_":
             return None
         if kind in PLAIN:
-            if kind is int and is_huge(value):
+            if kind is str:
+                row[key] = current_policy().value(key, value)
+            elif kind is int and is_huge(value):
                 return None
         elif kind in NUMBERS:
             found.append((key, value, None))

@@ -23,17 +23,18 @@ MAX_ITEMS = 10_000
 def _list(walk: Walk, value: Sequence[Any], path: str) -> Any:
     if (text := walk.late(value, path)) is not None:
         return text
-    if _is_plain_list(value):
+    if (types := _plain_types(value)) is not None:
         walk.enter(value)
-        return list(value)
+        return walk.texts(value, path) if str in types else list(value)
     return walk.nested(value, path, lambda v, p: walk.items(tuple(v), p))
 
 
-def _is_plain_list(value: Sequence[Any]) -> bool:
+def _plain_types(value: Sequence[Any]) -> set[type] | None:
+    """The types of the items if all are plain."""
     types = set(map(type, value))
-    if not PLAIN.issuperset(types):
-        return False
-    return int not in types or not any(type(item) is int and is_huge(item) for item in value)
+    if not PLAIN.issuperset(types) or (int in types and any(type(item) is int and is_huge(item) for item in value)):
+        return None
+    return types
 
 
 def _sequence(walk: Walk, value: Sequence[Any], path: str) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trackway.values._redact import redacted_text
+
 __all__ = ["MAX_REPR", "bounded", "bounded_repr", "describe_error", "type_name"]
 
 MAX_REPR = 500
@@ -28,7 +30,7 @@ def type_name(value: object) -> str:
 def bounded_repr(value: Any) -> str:
     """Return `repr(value)` in at most `MAX_REPR` characters; a repr that raises gives the type and the error."""
     try:
-        return bounded(str(repr(value)))
+        return bounded(redacted_text(str(repr(value))))  # whole: half of a secret could not be recognised
     except Exception as error:
         return f"<{type_name(value)}: its repr raised {type(error).__name__}>"
 
@@ -36,7 +38,7 @@ def bounded_repr(value: Any) -> str:
 def describe_error(error: BaseException) -> str:
     """Return the error's type and first line, bounded, also where `str(error)` raises."""
     try:
-        message = str(error).partition("\n")[0]
+        message = redacted_text(str(error)).partition("\n")[0]
     except Exception:
         message = ""
     return bounded(f"{type(error).__name__}: {message}" if message else type(error).__name__, 200)

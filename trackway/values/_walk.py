@@ -31,6 +31,7 @@ from trackway.values._leaves import (
 )
 from trackway.values._media_base import Media
 from trackway.values._pending import Pending, Unreachable, hold, is_device_class
+from trackway.values._redact import current_policy
 from trackway.values._row import Downgrade
 from trackway.values._scalars import how_of, is_jax_class, scalar
 from trackway.values._sequences import SEQUENCES
@@ -57,12 +58,26 @@ class Walk:
     Args:
         arrays: Called with each JAX array, traced or not, each NumPy array of numbers or booleans that has an axis, and
             each `Histogram` that holds a JAX value; what it returns stands in its place. None refuses traced values.
+        metrics: Whether the payload is a row of metrics, of which only texts can be secret: neither numbers nor names.
     """
 
-    __slots__ = ("_active", "_left", "_refused", "_seen", "arrays", "downgrades", "has_media", "pending")
+    __slots__ = (
+        "_active",
+        "_left",
+        "_metrics",
+        "_policy",
+        "_refused",
+        "_seen",
+        "arrays",
+        "downgrades",
+        "has_media",
+        "pending",
+    )
 
-    def __init__(self, arrays: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, arrays: Callable[[Any], Any] | None = None, *, metrics: bool = True) -> None:
         self.arrays = arrays
+        self._metrics = metrics
+        self._policy = current_policy()
         self._active: dict[int, str] = {}
         self._left = MAX_VALUES
         self._seen: set[int] = set()
@@ -79,12 +94,16 @@ class Walk:
         """Return the plain form of *value*; only a traced JAX value raises."""
         cls = type(value)
         if cls in PLAIN:
+            if cls is str:
+                return self._policy.value(path, value)
             return value if cls is not int or not is_huge(value) else self._huge(value, path)
         number = NUMBERS.get(cls)
         if number is not None:
             return number(value)
         try:
             plain = _converter(cls)(self, value, path)
+            if type(plain) is str:
+                return self._policy.value(path, plain)
             return plain if type(plain) is not int or not is_huge(plain) else self._huge(plain, path)
         except TracerError:
             raise
@@ -114,7 +133,8 @@ class Walk:
                     key, path = self._unmarked(key, prefix)
                 if key in result:
                     self.note(path, "is given twice, by keys that are the same text; the last one is kept", lost=True)
-                result[key] = self.read(read, path)
+                plain = self.read(read, path)
+                result[key] = plain if self._metrics else self._policy.number(path, plain)
                 self._left -= 1
         except TracerError:
             raise
@@ -188,11 +208,18 @@ class Walk:
             return f"<unreadable: {describe_error(error)}>"
         return self.plain(value, path)
 
+    def texts(self, values: Iterable[Any], path: str) -> list[Any]:
+        """Return a list of *values*, which are plain, with marks in place of the secrets in its texts."""
+        return [self._policy.value(path, value) if type(value) is str else value for value in values]
+
+    def redacted(self, text: str) -> str:
+        """Return *text* with marks in place of the secrets in it."""
+        return self._policy.text(text)
+
     def _key(self, raw: Any, prefix: str) -> str:
-        if type(raw) is str:
-            return raw
         try:
-            return str.__str__(str(raw))
+            key = raw if type(raw) is str else str.__str__(str(raw))
+            return key if self._metrics else self._policy.text(key)
         except Exception:
             self.note(f"{prefix}<{type_name(raw)}>", "stands for a key that has no text")
             return f"<{type_name(raw)}>"
@@ -245,7 +272,7 @@ def _histogram(walk: Walk, value: Histogram, path: str) -> Any:
 
 def _media(walk: Walk, value: Media, _path: str) -> Media:
     walk.has_media = True
-    return value
+    return value.redacted(walk.redacted)
 
 
 def _pending(walk: Walk, value: Pending, _path: str) -> Pending:

@@ -1,0 +1,46 @@
+"""Alerts of a run: rules that look at its rows, and where what they find is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trackway.run._core import Core
+from trackway.tracker import Call
+
+if TYPE_CHECKING:
+    from trackway.alerts import Alert, AlertRule, Alerts, AlertsConfig
+
+__all__ = ["AlertsOption", "start_alarms"]
+
+AlertsOption: TypeAlias = "AlertsConfig | Sequence[str | Mapping[str, Any] | AlertRule] | None"
+"""The rules of a run, or these and how what they find is told."""
+
+
+_MOST = 10_000
+"""Rows of an earlier process that windows are filled with, where no rule depends on all of them."""
+
+
+def start_alarms(option: AlertsOption, core: Core, tell: Callable[[Call], None], run_id: str) -> Alerts:
+    """Have *core* show every row to the rules, and *tell* the run directory and the trackers what they find.
+
+    Raises:
+        AlertSyntaxError: if a rule cannot be read.
+        ConfigError: if a channel is not known, or a package is missing.
+    """
+    from trackway.alerts import Alerts
+
+    def send(alert: Alert) -> None:
+        tell(Call("alert", (alert.title, alert.text), {"level": alert.level}))
+
+    def record(alert: Alert) -> None:
+        values = {"rule": alert.name, "level": alert.level, "state": alert.state, "title": alert.title}
+        tell(Call("log_event", ("alert", {**values, "values": dict(alert.values)}), {"step": alert.step}))
+
+    alerts = Alerts(option, lock=core.lock, send=send, record=record, run_id=run_id)
+    most = None if alerts.engine.reads_all else _MOST
+    if core.last_step is not None:
+        alerts.backfill(core.latest_rows(most))
+    core.watch(alerts.observe, alerts.deliver, lambda step: alerts.restart(core.latest_rows(most, before=step)))
+    alerts.start()
+    return alerts
