@@ -41,8 +41,8 @@ check: lint docs wheel test test-server check-jax ## everything: linters, types,
 bench: $(VENV)/bench/.ready ## measure what a run costs, beside the least possible and other trackers; prints one table
 	$(VENV)/bench/bin/python benchmarks/run.py
 
-bench-more: $(VENV)/.ready-test ## measure imports, values, members that fail, and services that go away; prints tables
-	@missed=0; for script in imports values fan_out away; do \
+bench-more: $(VENV)/.ready-test ## measure imports, values, members that fail, services that go away, replay; prints tables
+	@missed=0; for script in imports values fan_out away replay; do \
 		echo; echo "== $$script"; $(BIN)/python benchmarks/$$script.py || missed=1; \
 	done; exit $$missed
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import struct
+from collections.abc import Callable
 
 __all__ = ["frame"]
 
 _MASK = 0xFFFFFFFF
 
 
-def _masked(data: bytes) -> bytes:
+@functools.cache
+def _checksum() -> Callable[[bytes], int]:
     from tensorboardX.crc32c import crc32c  # that of the package crc32c where it is installed, as our extra has it
 
-    crc = crc32c(data)
+    return crc32c  # type: ignore[no-any-return]
+
+
+def _masked(data: bytes) -> bytes:
+    crc = _checksum()(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & _MASK)
 
 

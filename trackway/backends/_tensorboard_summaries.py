@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -44,11 +45,16 @@ class Summaries:
 
     def values(self, row: Row, prefix: str = "") -> list[Any]:
         """Return the `Summary.Value`s of *row*, whose names get *prefix* put before them."""
-        self._ledger.count_downgrades(row)
+        if row.downgrades:
+            self._ledger.count_downgrades(row)
         values: list[Any] = []
         lost: list[Downgrade] = []
+        plain, tag = _value(), self._tags.tag
         for name, value in flatten(row, lost).items():
-            values += self._made(prefix + name, value)
+            if type(value) is float and (value == 0.0 or _MIN < abs(value) < _MAX):  # as nearly all are
+                values.append(plain(tag=tag(prefix + name, "scalar"), simple_value=value))
+            else:
+                values += self._made(prefix + name, value)
         for path, reason, _ in lost:
             self._ledger.drop(path, reason)
         return values
@@ -67,12 +73,10 @@ class Summaries:
             return []
 
     def _scalar(self, name: str, value: float) -> Iterator[Any]:
-        from tensorboardX.proto.summary_pb2 import Summary
-
         number, reason = to_float32(value)
         if reason:
             self._ledger.convert(name, reason)
-        yield Summary.Value(tag=self._tags.tag(name, "scalar"), simple_value=number)
+        yield _value()(tag=self._tags.tag(name, "scalar"), simple_value=number)
 
     def text(self, name: str, text: str) -> Iterator[Any]:
         """Yield the value of a text, which the text dashboard shows as Markdown."""
@@ -168,6 +172,14 @@ class Summaries:
             self._ledger.convert(name, f"values of an {type(value).__name__} outside its range are clipped")
         if value.caption:
             yield from self.text(f"{name}/caption", str(value.caption))
+
+
+@functools.cache
+def _value() -> Any:
+    """The class of a value; asked for more often than an import statement is quick."""
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    return Summary.Value
 
 
 def plugin_value(tag: str, plugin: str, content: Any) -> Any:
