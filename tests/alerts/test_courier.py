@@ -110,11 +110,12 @@ def test_an_alert_that_always_fails_is_given_up_and_given_back(caplog):
 
 
 def test_a_channel_that_is_down_is_tried_once_for_each_alert_until_it_works(caplog):
-    """What waits behind an alert that was given up costs one attempt each; the first that arrives ends that."""
+    """After an alert that was given up, further ones cost one attempt each; the first that arrives ends that."""
     made = Made(retries=2)
     page = Failing(4)
-    made.put(page, 0, 1, 2)
-    assert made.courier.flush(WAIT)
+    for number in range(3):
+        made.put(page, number)
+        assert made.courier.flush(WAIT)
     assert (page.calls, page.steps) == (5, [2])
     assert len(made.returned) == 2
     assert "alerts: page works again" in caplog.messages
@@ -173,6 +174,35 @@ def test_a_full_queue_lets_the_oldest_go(caplog):
     assert [alert.step for alert in made.returned] == [1, 2]
     assert made.ledger.report().dropped == {"the queue was full, and it had waited longest": 2}
     assert sum("queue was full" in message for message in caplog.messages) == 1
+
+
+class Picky(Failing):
+    """Fails for the alert of step 0 alone."""
+
+    def __call__(self, alert):
+        """Take an alert."""
+        self.left = alert.step == 0
+        super().__call__(alert)
+
+
+def test_an_alert_that_a_channel_refuses_does_not_hold_up_the_next(made):
+    """It lines up again behind the others."""
+    page = Picky(0)
+    made.put(page, 0, 1, 2)
+    assert made.courier.flush(WAIT)
+    assert page.steps == [1, 2]
+    assert [alert.step for alert in made.returned] == [0]
+    made.courier.stop(WAIT)
+
+
+def test_at_the_end_each_alert_is_tried_at_once():
+    """Also behind one that fails."""
+    made = Made(delay=WAIT)
+    page = Picky(0)
+    made.put(page, 0, 1, 2)
+    assert wait_for(lambda: made.ledger.report().failed)
+    made.courier.stop(WAIT / 2)
+    assert page.steps == [1, 2]
 
 
 def test_the_end_does_not_wait_for_the_time_of_the_next_attempt():

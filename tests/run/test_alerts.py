@@ -196,3 +196,31 @@ def test_no_rules_are_no_alerts(tmp_path):
     """An empty list costs nothing."""
     with trackway.start(dir=tmp_path, alerts=[]) as run:
         assert run.report().alerts is None
+
+
+def test_rows_that_cannot_be_read_cost_windows_and_nothing_else(tmp_path, monkeypatch):
+    """A disk that fails at a rewind is counted; the attempt begins all the same."""
+    with alerting(tmp_path, ["loss > 5"]) as run:
+        for step in range(4):
+            run.log({"loss": 1.0}, step=step)
+        with monkeypatch.context() as broken:
+            broken.setattr(LocalTracker, "history", lambda *_: (_ for _ in ()).throw(OSError(5, "no")))
+            run.rewind(2)
+        run.log({"loss": 2.0}, step=2)
+        assert [row["loss"] for row in run.history(include_meta=False)] == [1.0, 1.0, 2.0]
+        assert run.report().run.failed == {"alerts": 1}
+
+
+def test_hooks_and_files_are_told_of_alerts(tmp_path):
+    """An alert is an event like others."""
+    seen = []
+    with alerting(tmp_path, ["loss > 5 => error: high"]) as run:
+        run.hooks.append(lambda event, payload: seen.append((event, payload["level"], payload["step"])))
+        run.log({"loss": 6.0}, step=3, commit=True)
+    assert seen == [("alert", "error", 3)]
+
+
+def test_threads_that_log_at_once_leave_no_alert_untold(tmp_path):
+    """A row of a run with rules is left to no other thread, which might hand on nothing any more."""
+    with Run([], LocalTracker(tmp_path / "run"), alerts=["x > 0"]) as run:
+        assert not run._core._is_left(("log", {"x": 1}, None, None))

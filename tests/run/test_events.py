@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
 import trackway
-from trackway.errors import ConfigError, StepError
+from trackway.errors import ConfigError, LifecycleError, StepError
 from trackway.events import EventLogger, EventsConfig
 from trackway.run import Run
 from trackway.store import LocalTracker
@@ -135,7 +136,7 @@ def test_start_takes_events_and_hooks(tmp_path):
         ({"events": {"every_step": 10}}, "did you mean every_steps"),
         ({"events": 3}, "events must be"),
         ({"events": {"every_steps": 0}}, "every_steps"),
-        ({"hooks": "print"}, "hooks must be a list"),
+        ({"hooks": {"a": "b"}}, "hooks must be a list"),
         ({"hooks": [3]}, "hook"),
     ],
 )
@@ -156,3 +157,95 @@ def test_the_name_of_an_event_is_a_text(run):
     """A mapping in its place is a mistake."""
     with pytest.raises(TypeError, match="name of an event"):
         trackway.log_event({"path": "a"})
+
+
+def test_the_directory_has_an_event_before_hooks_are_called(run, tmp_path):
+    """A hook that never comes back, or is interrupted, costs no event."""
+    seen = []
+    run.hooks.append(lambda *_: seen.append(lines(tmp_path / "run" / "events.jsonl")[-1]["event"]))
+    run.log_event("checkpoint", {})
+    assert seen == ["checkpoint"]
+
+
+def test_a_hook_may_not_finish_the_run(run):
+    """It would wait for itself."""
+    errors = []
+
+    def finish(*_):
+        try:
+            run.finish()
+        except LifecycleError as error:
+            errors.append(error)
+
+    run.hooks.append(finish)
+    run.log_event("checkpoint", {})
+    assert len(errors) == 1
+
+
+def test_serial_hooks_that_log_wait_for_nobody_who_waits_for_them(tmp_path):
+    """Neither for a thread that hands on a row, in the midst of which an event comes up, nor the other way round."""
+    in_hook, in_callback = threading.Event(), threading.Event()
+    waits = iter((in_callback,))
+
+    def hook(event, _):
+        if event == "first":
+            in_hook.set()
+            next(waits).wait(3)
+            run.log({"from": "hook"}, step=2, commit=True)
+
+    def callback(row):
+        if row["_step"] == 1:
+            in_callback.set()
+            run.log_event("second", {})
+
+    events = EventsConfig(console=False, hooks=(hook,), hooks_serial=True)
+    with Run([recorder := RecordingTracker()], events=events) as run:
+        run.on_commit(callback)
+        thread = threading.Thread(target=lambda: run.log_event("first", {}), daemon=True)
+        thread.start()
+        assert in_hook.wait(3)
+        row = threading.Thread(target=lambda: run.log({"x": 1}, step=1, commit=True), daemon=True)
+        row.start()
+        for one in (thread, row):
+            one.join(3)
+            assert not one.is_alive()
+        assert [step for step, _ in recorder.rows] == [1, 2]
+
+
+def test_other_processes_of_a_job_print_no_events_and_alert_nobody(tmp_path, monkeypatch, capsys):
+    """One does; hooks are called in each."""
+    monkeypatch.setenv("RANK", "1")
+    seen, told = [], []
+    options = {
+        "hooks": [lambda event, _: seen.append(event)],
+        "alerts": {"rules": ["x > 0"], "channels": [told.append]},
+    }
+    with trackway.start(dir=tmp_path, run_id="job", **options):
+        trackway.log_event("checkpoint", {})
+        trackway.log({"x": 1}, step=0, commit=True)
+    assert (seen, told, capsys.readouterr().out) == (["checkpoint"], [], "")
+
+
+def test_disabled_tells_nobody(tmp_path, monkeypatch, capsys):
+    """No file is made, nothing printed, nobody alerted."""
+    monkeypatch.setenv("TRACKWAY_MODE", "disabled")
+    told = []
+    events = {"json_file": str(tmp_path / "events.jsonl")}
+    with trackway.start(dir=tmp_path, events=events, alerts={"rules": ["x > 0"], "channels": [told.append]}):
+        trackway.log_event("checkpoint", {})
+        trackway.log({"x": 1}, step=0, commit=True)
+    assert (told, capsys.readouterr().out, list(tmp_path.iterdir())) == ([], "", [])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"hooks": ["no_such_module:hook"]}, {"alerts": {"rules": ["x > 0"], "channels": [{"apprise": "UNSET"}]}}],
+)
+def test_a_start_that_fails_leaves_an_earlier_run_as_it_was(tmp_path, options):
+    """What can be found out before is."""
+    with trackway.start(dir=tmp_path, run_id="a", events={"console": False}):
+        trackway.log({"x": 1}, step=0)
+    before = (tmp_path / "a" / "run.json").read_bytes()
+    with pytest.raises(ConfigError):
+        trackway.start(dir=tmp_path, run_id="a", **options)
+    assert (tmp_path / "a" / "run.json").read_bytes() == before

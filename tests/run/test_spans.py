@@ -55,11 +55,11 @@ def test_an_end_without_a_further_row_loses_none(tmp_path, recorder):
     assert recorder.rows == [(3, {"x": 1}), (4, {"time/save": 0.5})]
 
 
-def test_what_was_logged_under_that_name_stays(run, recorder):
-    """Where both come to one row that is committed at once."""
+def test_they_are_added_to_what_was_logged_under_that_name(run, recorder):
+    """Also where both come to one row that is committed at once."""
     run.log_span(span("data", 0.25))
     run.log({"time/data": 7.0}, step=0, commit=True)
-    assert recorder.rows == [(0, {"time/data": 7.0})]
+    assert recorder.rows == [(0, {"time/data": 7.25})]
 
 
 def test_the_open_row_shows_them(run):
@@ -73,8 +73,7 @@ def test_thousands_of_spans_between_two_rows_take_no_memory(run, recorder):
     """They are summed up meanwhile."""
     for _ in range(20_000):
         run.log_span(span("data", 0.25))
-        run.log({}, commit=False)
-    assert len(run._core._spans) < 5000
+    assert len(run._core.spans) < 5000
     run.log({"x": 1})
     assert recorder.rows[0][1]["time/data"] == pytest.approx(5000.0)
 
@@ -104,3 +103,13 @@ def test_after_the_end_they_are_counted(run):
     run.finish()
     run.log_span(span("data", 0.25))
     assert run.report().run.dropped == {"called after finish": 1}
+
+
+def test_a_row_that_is_dropped_takes_no_span_with_it(run, recorder):
+    """The time goes to the next row that is kept."""
+    run.log({"x": 1}, step=5, commit=True)
+    run.log_span(span("data", 0.25))
+    with pytest.warns(trackway.TrackwayWarning, match="dropped"):
+        run.log({"x": 2}, step=3, commit=True)
+    run.log({"x": 3}, step=6, commit=True)
+    assert recorder.rows[-1] == (6, {"x": 3, "time/data": 0.25})

@@ -373,7 +373,7 @@ def test_continuing_a_finished_run_is_said(tmp_path, caplog):
         with LocalTracker(tmp_path / "line") as tracker:
             tracker.log({"a": 1})
     (message,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert message.startswith("local: run line had finished and is continued, attempt 2, from step 1 on")
+    assert message.startswith("local: run line had finished and is continued, attempt 2;")
 
 
 def test_continuing_a_run_that_was_killed_is_no_news(tmp_path, caplog):

@@ -56,6 +56,7 @@ class _Line:
         due: When it may be tried again.
         failures: Calls that failed in a row.
         down: Whether an alert was given up since the last one that arrived.
+        hurried: How many are tried without a pause between, at the end.
     """
 
     name: str
@@ -64,15 +65,17 @@ class _Line:
     due: float = 0.0
     failures: int = 0
     down: bool = False
+    hurried: int = 0
 
 
 @final
 class Courier:
     """Delivers alerts on a thread of its own, which starts with the first one. Thread-safe.
 
-    Each channel gets its alerts in order, one at a time. One that fails is tried again after *delay* seconds, then
-    after twice as long each time, a minute at most; meanwhile the other channels are served. An alert that failed
-    *retries* + 1 times is given up; those behind it are tried once each, until one arrives.
+    Each channel gets its alerts one at a time, those that never failed in their order. After one that failed a channel
+    is left alone for *delay* seconds, then for twice as long each time, a minute at most; meanwhile the other channels
+    are served. The alert itself lines up again behind the others: a service may refuse one, and take the next. An alert
+    that failed *retries* + 1 times is given up; the others are tried once each then, until one arrives.
     """
 
     def __init__(
@@ -177,10 +180,13 @@ class Courier:
             self._carried = None
             was_down = line.down
             again = error is not None and self._is_worth_another(line, parcel, error)
+            line.hurried -= 1
+            if line.hurried > 0:  # at the end each is tried
+                line.due = 0.0
             if error is None:
                 line.due, line.failures, line.down = 0.0, 0, False
             elif again:
-                line.waiting.appendleft(parcel)
+                line.waiting.append(parcel)
                 self._count += 1
             self._settling = not again
         if error is not None:
@@ -221,7 +227,7 @@ class Courier:
             now = time.monotonic()
             self._deadline = now + timeout
             for line in self._lines.values():
-                line.due, line.failures = 0.0, 0
+                line.due, line.failures, line.hurried = 0.0, 0, len(line.waiting)
             thread = self._thread
             self._changed.notify_all()
         if thread is not None:

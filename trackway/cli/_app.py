@@ -12,6 +12,7 @@ from typing import Any, final
 import click
 
 import trackway
+from trackway.errors import AlertSyntaxError
 
 __all__ = ["run"]
 
@@ -118,7 +119,7 @@ def run(arguments: Sequence[str] | None) -> int:
         where = f": {error.filename}" if error.filename else ""
         return _say(f"{error.strerror or error}{where}")
     except (ValueError, trackway.TrackwayError) as error:
-        return _say(str(error))
+        return _say_lines(str(error)) if isinstance(error, AlertSyntaxError) else _say(str(error))
     return 0
 
 
@@ -138,6 +139,17 @@ def _say(message: str) -> int:
 
     say(f"error: {message}", limit=1000)
     return 1
+
+
+def _say_lines(message: str) -> int:
+    """Say what has a mark below the place that it is about."""
+    from trackway.store._safe_text import safe
+
+    first, *others = message.splitlines() or [""]
+    code = _say(first)
+    for line in others:
+        click.echo(safe(line, 1000), err=True)
+    return code
 
 
 def _hear_warnings(ctx: click.Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -205,7 +205,16 @@ def columns_of_config(asked: tuple[str, ...], found: Sequence[Any]) -> tuple[str
         return asked
     settings = [flat(run.config) for run in found]
     names = dict.fromkeys(name for values in settings for name in values)
-    return tuple(name for name in names if _tells_apart([values.get(name) for values in settings]))[:_SHOWN]
+    own = _of_tracking(names)
+    differ = (name for name in names if _tells_apart([values.get(name) for values in settings]))
+    return tuple(name for name in differ if not (own and name.startswith(own)))[:_SHOWN]
+
+
+def _of_tracking(names: Iterable[str]) -> tuple[str, ...]:
+    """The beginnings of names of values that say how runs are tracked, and nothing of what is trained."""
+    known = set(names)
+    parts = (name.removesuffix("step_policy") for name in known if name.endswith("/step_policy"))
+    return tuple(part for part in parts if f"{part}agree_timeout" in known)
 
 
 def _tells_apart(values: list[Any]) -> bool:

@@ -56,7 +56,8 @@ def command(
     to = _targets(targets)
     runs = [find(text, folder) for text in texts]
     reports, failed = [], False
-    with _lines_of_json(), _shown(progress) as on_progress:
+    aside = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
+    with aside, _lines_of_json(), _shown(progress) as on_progress:  # a target may print
         for run in runs:
             report, error = _replayed(run, to, follow=follow, dry_run=dry_run, on_progress=on_progress)
             failed = failed or bool(error)

@@ -54,7 +54,7 @@ def _described(run: Any) -> dict[str, Any]:
 def _parts(run: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "", list(_head(run))
     if len(run.attempts) > 1:
-        yield "attempts", [_attempt(entry) for entry in run.attempts]
+        yield "attempts", [_attempt(entry, last=entry is run.attempts[-1]) for entry in run.attempts]
     for title, values in (("config", flat(run.config)), ("summary", flat(run.summary))):
         if values:
             yield title, [(name, shown(value, _LONG)) for name, value in values.items()]
@@ -84,10 +84,11 @@ def _command(words: Any) -> str:
     return shlex.join(str(word) for word in words) if isinstance(words, list) else ""
 
 
-def _attempt(entry: dict[str, Any]) -> tuple[str, str]:
+def _attempt(entry: dict[str, Any], *, last: bool) -> tuple[str, str]:
+    state, first = str(entry.get("state", "")), entry.get("first_step")
     said = [
-        str(entry.get("state", "")),
-        f"from step {entry.get('first_step')}",
+        "crashed" if state == "running" and not last else state,
+        "without a row" if first is None else f"from step {first}",
         f"{date(entry.get('start'))}",
         duration(entry.get("start"), entry.get("end")),
         f"on {entry.get('host')}",

@@ -53,6 +53,8 @@ def command(*, text: str, folder: str | None, output: str | None, metrics: tuple
         raise click.ClickException(
             f"run {run.id!r} has no spans; measure parts of the program with `with trackway.span('data'):`"
         )
+    if metrics and not rows:
+        raise click.ClickException(f"run {run.id!r} has no rows with numbers that match {', '.join(metrics)}")
     if damaged:
         say(f"{damaged} lines are damaged and left out")
     target = Path(output or f"{safe_name(run.id)}-trace.json")

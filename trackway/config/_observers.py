@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trackway.config._environment import mode
 from trackway.config._errors import did_you_mean, show
 from trackway.errors import ConfigError
 
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
 else:  # for who resolves annotations without having the packages loaded
     EventsOption = AlertsOption = RedactOption = Any
 
-__all__ = ["AlertsOption", "EventsOption", "RedactOption", "alerts_of", "events_of", "import_path"]
+__all__ = [
+    "AlertsOption",
+    "EventsOption",
+    "RedactOption",
+    "alerts_of",
+    "events_of",
+    "import_path",
+    "ready_alerts",
+    "ready_events",
+    "silenced",
+]
 
 
 def events_of(value: Any, hooks: Iterable[Any] = ()) -> Any:
@@ -30,8 +41,8 @@ def events_of(value: Any, hooks: Iterable[Any] = ()) -> Any:
     Raises:
         ConfigError: if *value* is none of these, a field is unknown or wrong, or a hook is none.
     """
-    hooks = () if hooks is None else hooks
-    if isinstance(hooks, str | bytes | Mapping) or not isinstance(hooks, Iterable):
+    hooks = () if hooks is None else (hooks,) if isinstance(hooks, str) else hooks
+    if isinstance(hooks, bytes | Mapping) or not isinstance(hooks, Iterable):
         raise ConfigError(f"hooks must be a list, got {show(hooks)}")
     hooks = tuple(hooks)
     if value is None and not hooks:
@@ -39,8 +50,8 @@ def events_of(value: Any, hooks: Iterable[Any] = ()) -> Any:
     from trackway.events import EventLogger, EventsConfig
 
     if isinstance(value, EventLogger):
-        for hook in hooks:
-            value.hooks.append(hook)
+        if hooks:
+            raise ConfigError("hooks cannot be given beside an EventLogger, which has its own: add them to its `hooks`")
         return value
     config = EventsConfig() if value is None else value
     if isinstance(config, Mapping):
@@ -54,6 +65,44 @@ def events_of(value: Any, hooks: Iterable[Any] = ()) -> Any:
     if not isinstance(config, EventsConfig):
         raise ConfigError(f"events must be an EventsConfig or a mapping of its fields, got {show(value)}")
     return dataclasses.replace(config, hooks=(*config.hooks, *hooks)) if hooks else config
+
+
+def ready_events(value: Any, hooks: Iterable[Any]) -> Any:
+    """Return the same with hooks that are imported, so that one that cannot be does not spoil a run that has begun.
+
+    With `TRACKWAY_MODE=disabled` nobody is told.
+    """
+    config = events_of(value, hooks)
+    if mode() == "disabled":
+        return silenced(None)
+    if not dataclasses.is_dataclass(config):
+        return config
+    from trackway.events._hooks import checked_hook
+
+    found: Any = config
+    loaded = tuple(checked_hook(hook, f"events.hooks[{number}]") for number, hook in enumerate(found.hooks))
+    return dataclasses.replace(found, hooks=loaded)
+
+
+def silenced(config: Any) -> Any:
+    """Return how events are told where they are not to be seen, nor kept, but in the run directory: to hooks alone."""
+    from trackway.events import EventLogger, EventsConfig
+
+    if isinstance(config, EventLogger):
+        return config
+    return dataclasses.replace(config or EventsConfig(), console=False, file=None, json_file=None)
+
+
+def ready_alerts(value: Any) -> AlertsConfig | None:
+    """Return the same, with the channels tried: whether a variable is set, a URL is good, a callable is there."""
+    config = alerts_of(value)
+    if mode() == "disabled":
+        return None
+    if config is not None:
+        from trackway.alerts import Alerts
+
+        Alerts(config, send=lambda _: None).stop()
+    return config
 
 
 def alerts_of(value: Any) -> AlertsConfig | None:

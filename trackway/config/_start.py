@@ -9,7 +9,8 @@ from typing import Any, Literal
 from trackway.config._agree import AGREE_TIMEOUT, Agreement
 from trackway.config._base import TrackerConfig
 from trackway.config._context import fresh_context
-from trackway.config._observers import AlertsOption, EventsOption, RedactOption, alerts_of, events_of
+from trackway.config._observers import AlertsOption, EventsOption, RedactOption, ready_alerts, ready_events
+from trackway.config._redaction import redacting, warn_of_marks
 from trackway.config._resume import ResumeState, read_state
 from trackway.config._run_options import check_run_options, entries_of, store_config, without_default
 from trackway.config._startup import Startup
@@ -17,7 +18,6 @@ from trackway.run import Run, StepPolicy, _exits
 from trackway.tracker import Tracker, log_configuration
 from trackway.tracker._current import active_tracker, push
 from trackway.tracker._verbs import _plain_config
-from trackway.values import set_redaction
 
 __all__ = ["finish", "start"]
 
@@ -90,7 +90,7 @@ def start(
         TypeError: if *config* is neither a dataclass nor a mapping.
     """
     _exits.refuse_in_callback()
-    with Agreement(agree_timeout) as agreement:
+    with Agreement(agree_timeout) as agreement, redacting(redact):
         check_run_options(
             run_id=run_id,
             dir=dir,
@@ -101,11 +101,11 @@ def start(
             store=store,
             agree_timeout=agree_timeout,
         )
-        if redact is not None:
-            set_redaction(redact)
+        told, watched = ready_events(events, hooks), ready_alerts(alerts)
         entries = entries_of(trackers) if store else without_default(entries_of(trackers))
         local = store_config(entries, dir, strict_json=strict_json, store=store)
         plain = None if config is None else _plain_config(config)
+        warn_of_marks(config)
         state = read_state(resume_state)
         base = os.fspath(dir) if dir is not None else local.dir if local is not None else None
         startup = Startup(fresh_context(agreement.run_id(run_id, state), base), resume, state)
@@ -115,8 +115,8 @@ def start(
                 local,
                 step_policy=step_policy,
                 print=print,
-                events=events_of(events, hooks),
-                alerts=alerts_of(alerts),
+                events=told,
+                alerts=watched,
             )
             _begin(run, state)
             startup.announce()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 from trackway.config._build import Backlogs, Member, build, build_bare
 from trackway.config._context import RunContext
 from trackway.config._environment import mode
+from trackway.config._observers import silenced
 from trackway.config._resume import ResumeState, check_resume, is_there
 from trackway.config._run_options import Entry
 from trackway.config._trackers import announce, place
@@ -92,14 +93,15 @@ class Startup:
             else:
                 self._start(entries, position)
         trackers = [member.tracker for member in self._members if member.tracker is not self._store]
+        alone = self.context.primary  # of the processes of a job, one prints events and alerts people
         self._run = Run(
             trackers,
             self._store,
             run_id=self.context.run_id,
             step_policy=step_policy,
             print=print,
-            events=events,
-            alerts=alerts,
+            events=events if alone else silenced(events),
+            alerts=alerts if alone else None,
         )
         return self._run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -88,8 +88,12 @@ class TrackingConfig:
         self.trackers = Trackers(configs)
         elsewhere = {"trackers", "events", "hooks", "alerts", "redact"}
         check_run_options(**{name: value for name, value in self._values().items() if name not in elsewhere})
+        if isinstance(self.hooks, Iterable) and not isinstance(self.hooks, str | bytes | Mapping):
+            self.hooks = tuple(self.hooks)  # once: it may be a generator
+        self.events = events_of(self.events) or EventsConfig()
         events_of(self.events, self.hooks)
-        self.hooks = tuple(self.hooks)
+        given: Any = self.hooks
+        self.hooks = () if given is None else (given,) if isinstance(given, str) else given
         alerts_of(self.alerts)
         redaction_policy(self.redact)
         self.dir = None if self.dir is None else os.fspath(self.dir)

@@ -30,8 +30,8 @@ class EventsConfig:
     ```
 
     Attributes:
-        level: The least level of events that become text: "INFO" shows all, "ERROR" `train_failed` alone, which is the
-            one event that is not INFO. JSON lines and hooks get every event.
+        level: The least level of events that become text: "INFO" shows all, "ERROR" `train_failed` and alerts of
+            that level alone, for all others are INFO. JSON lines and hooks get every event.
         file: A file that gets the text, beside standard output; None for none. A relative path is one of the working
             directory, as it is when the logger is made.
         json_file: A file that gets every event as a line of JSON; None for none.

@@ -132,7 +132,9 @@ def check_hooks(hooks: Any) -> tuple[Any, ...]:
     Raises:
         ConfigError: if it is no list, or an item is no hook.
     """
-    if isinstance(hooks, str | bytes) or not isinstance(hooks, Iterable):
+    if isinstance(hooks, str):
+        hooks = (hooks,)
+    if isinstance(hooks, bytes) or not isinstance(hooks, Iterable):
         raise ConfigError(f"events.hooks must be a list, each item {_ALLOWED}; got {shown(hooks)}")
     found = tuple(hooks)
     for index, hook in enumerate(found):

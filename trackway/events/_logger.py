@@ -31,6 +31,8 @@ from trackway.values import Row, encode, normalise, resolve
 __all__ = ["EventLogger"]
 
 _FILTERED = "train_step"
+_ALERT = "alert"
+_ALERT_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _FAILED = "train_failed"
 _CURE = "; training goes on"
 _MAX_DEPTH = 8  # of hooks that emit events
@@ -47,7 +49,8 @@ class EventLogger:
       says one. Hooks are called on the thread that emits, outside of any lock, so by several threads at once if
       several emit.
 
-    Every event is INFO but `train_failed`, which is ERROR. What a stream, a file or a hook raises is counted, see
+    Every event is INFO but `train_failed`, which is ERROR, and an `alert`, which has a level of
+    its own. What a stream, a file or a hook raises is counted, see
     `report`, said once, and keeps the event from nothing else. Each line is written at once; no event is kept in
     memory. Thread-safe. In a forked child nothing is written.
 
@@ -177,7 +180,7 @@ class EventLogger:
 
     def _write(self, event: str, row: Row, step: int | None, time: float) -> None:
         record = None if self._json_file is None else event_record(event, row, step, time)
-        heard = (logging.ERROR if event == _FAILED else logging.INFO) >= self._level
+        heard = _level_of(event, row) >= self._level
         if heard and (self._stream is not None or self._file is not None):
             self._write_text(event, row, step)
         if record is not None and self._json_file is not None:
@@ -206,6 +209,11 @@ class EventLogger:
     def _failed(self, place: str, error: Exception, where: str = "") -> None:
         self._ledger.fail(place, error, f"{where}{_CURE}")
         self._ledger.drop(place, f"events that {place} did not take")
+
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is in the midst of a hook."""
+        return getattr(self._inside, "depth", 0) > 0
 
     def _call_hooks(self, event: str, row: Row, step: int | None) -> None:
         depth = getattr(self._inside, "depth", 0)
@@ -264,3 +272,9 @@ class EventLogger:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _level_of(event: str, row: Row) -> int:
+    if event == _ALERT:
+        return _ALERT_LEVELS.get(str(row.get("level")), logging.INFO)
+    return logging.ERROR if event == _FAILED else logging.INFO

@@ -21,8 +21,21 @@ _MOST = 10_000
 """Rows of an earlier process that windows are filled with, where no rule depends on all of them."""
 
 
-def start_alarms(option: AlertsOption, core: Core, tell: Callable[[Call], None], run_id: str) -> Alerts:
-    """Have *core* show every row to the rules, and *tell* the run directory and the trackers what they find.
+def start_alarms(
+    option: AlertsOption,
+    core: Core,
+    tell: Callable[[Call], None],
+    tell_event: Callable[[Call], None],
+    run_id: str,
+) -> Alerts:
+    """Have *core* show every row to the rules, and tell everyone what they find.
+
+    Args:
+        option: The rules, and the channels.
+        core: Makes the rows.
+        tell: Makes a call on the trackers and the run directory.
+        tell_event: Tells of an event, which an alert is too.
+        run_id: The run's id.
 
     Raises:
         AlertSyntaxError: if a rule cannot be read.
@@ -35,7 +48,7 @@ def start_alarms(option: AlertsOption, core: Core, tell: Callable[[Call], None],
 
     def record(alert: Alert) -> None:
         values = {"rule": alert.name, "level": alert.level, "state": alert.state, "title": alert.title}
-        tell(Call("log_event", ("alert", {**values, "values": dict(alert.values)}), {"step": alert.step}))
+        tell_event(Call("log_event", ("alert", {**values, "values": dict(alert.values)}), {"step": alert.step}))
 
     alerts = Alerts(option, lock=core.lock, send=send, record=record, run_id=run_id)
     most = None if alerts.engine.reads_all else _MOST

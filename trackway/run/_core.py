@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, final
 from trackway import _notices
 from trackway._locks import new_lock
 from trackway.run._notifier import Notifier
+from trackway.run._open_spans import OpenSpans
 from trackway.run._rows import Committed, OpenRows, StepPolicy
 from trackway.run._signals import in_signal_handler
 from trackway.store import LocalTracker, Summary
@@ -24,7 +25,6 @@ __all__ = ["Core"]
 _CURE = "; training goes on"
 _MAX_DEPTH = 50
 _MAX_LEFT = 64
-_MAX_SPANS = 4096
 _NOTHING = Row()
 _SOON = 0.001
 
@@ -47,6 +47,7 @@ class Core:
         notifier: Hands rows to everyone but the store.
         committed: Rows committed so far.
         shut: Whether the run is at its end, and takes no more.
+        spans: Those of which no row knows yet.
     """
 
     def __init__(
@@ -77,9 +78,7 @@ class Core:
         self._depth = 0
         self._news = False  # whether the store has something to tell
         self._own_summary = None if store is not None and store.keeps_records else Summary()
-        self._spans: deque[tuple[str, float]] = deque()  # of which no row knows yet
-        self.add_span: Callable[[tuple[str, float]], None] = self._spans.append
-        """Takes name and seconds of a span: they are added to the open row, or to the next one where none is open."""
+        self.spans = OpenSpans(self._rows)
         self._observe: Observe | None = None
         self._raise_alarm: Callable[[Sequence[Any]], Any] = bool
         self._rewound: Callable[[int], Any] = bool
@@ -136,7 +135,8 @@ class Core:
         Threads that log all at once would wake one another for every row. One that waits for the lock afterwards, to
         read or to end the run, finds the call done.
         """
-        if call[0] != "log" or self._sensitive or self.notifier.sinks or len(self._calls) >= _MAX_LEFT:
+        seen = self._sensitive or self.notifier.sinks or self._observe is not None
+        if call[0] != "log" or seen or len(self._calls) >= _MAX_LEFT:
             return False
         self._calls.append(call)
         if not self._merging:  # it may not have looked again; one that still has the mark will
@@ -162,8 +162,8 @@ class Core:
 
     def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
         rows = self._rows
-        if self._spans:
-            row = self._with_spans(row, last=method == "commit" and bool(commit))
+        if self.spans:
+            row = self.spans.added_to(row, None if self._resumed else step, last=method == "commit" and bool(commit))
         if method == "commit":
             if rows.step is not None:
                 self._commit(rows.take())
@@ -189,27 +189,15 @@ class Core:
         if rows.late != late:
             self._say_late(step)
 
-    def _with_spans(self, row: Row, *, last: bool) -> Row:
-        """Add what spans took to the open row; where none is open, return *row* with it.
-
-        A row of its own is made for that only where it is the *last* one.
-        """
-        waiting = not last and self._rows.step is None and not row
-        if waiting and len(self._spans) < _MAX_SPANS:
-            return row
-        seconds: dict[str, float] = {}
-        for _ in range(len(self._spans)):
-            name, lasted = self._spans.popleft()
-            seconds[name] = seconds.get(name, 0.0) + lasted
-        if waiting:
-            self._spans.extend(seconds.items())
-        elif self._rows.step is not None or last:
-            self._rows.add(Row({f"time/{name}": lasted for name, lasted in seconds.items()}))
-        else:
-            row = row.copy()
-            for name, lasted in seconds.items():
-                row.setdefault(f"time/{name}", lasted)
-        return row
+    def fold_spans(self) -> None:
+        """Sum up spans, where many came and no row; not where a row is being made."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._merging:
+                    self.spans.added_to(_NOTHING, None)
+            finally:
+                self._lock.release()
+        self.spans.rest()
 
     def _commit(self, row: Committed) -> None:
         self.committed += 1
@@ -261,7 +249,11 @@ class Core:
             dropna=False,
             ranks="primary",
         )
-        rows: list[dict[str, Any]] = self._store.history(query)
+        try:
+            rows: list[dict[str, Any]] = self._store.history(query)
+        except Exception as error:
+            self._ledger.fail("alerts", error, f"; rules begin without the rows before{_CURE}")
+            return []
         return rows
 
     def _alarm(self, alerts: Sequence[Any], _row: Committed) -> None:
@@ -299,7 +291,10 @@ class Core:
         if self._rows.step is not None:
             self._commit(self._rows.take())
         self._rows.rewind(step)
-        self._rewound(step)
+        try:
+            self._rewound(step)
+        except Exception as error:
+            self._ledger.fail("alerts", error, _CURE)
         if self._store is not None:
             self._store.rewind(step)
         begun = Committed(step, 0.0, Row())
@@ -328,8 +323,8 @@ class Core:
     def open_row(self) -> Committed | None:
         """Return a copy of the open row, or None."""
         with self._lock:
-            if self._spans and self._rows.step is not None:
-                self._with_spans(_NOTHING, last=False)
+            if self.spans and self._rows.step is not None:
+                self.spans.added_to(_NOTHING, None)
             return self._rows.peek()
 
     def summary(self) -> dict[str, object]:
@@ -378,7 +373,7 @@ class Core:
         """Take and deliver nothing any more, in a forked child."""
         self.shut = True
         self._calls.clear()
-        self._spans.clear()
+        self.spans.clear()
         self._afterwards.clear()
         self._merging = self._depth = 0
         self.notifier.forget()

@@ -54,14 +54,21 @@ class Happenings:
         """Whether anyone is to be told, by the cadence."""
         return bool((self._logger or self.logger).wants(event, step, payload))
 
-    def tell(self, call: Call) -> Call:
-        """Tell of the event that *call* brings, whose values are on the host; return it as others are to be told."""
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is in a hook, which others may be waiting for."""
+        return self._logger is not None and bool(self._logger.inside)
+
+    def completed(self, call: Call) -> Call:
+        """Return *call*, which brings an event, whose values are on the host, as everyone is to be told of it."""
         assert call.payload is not None
-        event = call.args[0] if call.args else call.kwargs["event"]
-        logger = self.logger
-        row = logger.with_memory(event, call.payload)
-        logger.deliver(event, row, call.kwargs.get("step"), time.time())
+        row = self.logger.with_memory(_event_of(call), call.payload)
         return call if row is call.payload else call.with_payload(row)
+
+    def tell(self, call: Call) -> None:
+        """Tell of the event that *call* brings."""
+        assert call.payload is not None
+        self.logger.deliver(_event_of(call), call.payload, call.kwargs.get("step"), time.time())
 
     def report(self) -> Report | None:
         """What became of them; None where there were none."""
@@ -74,3 +81,7 @@ class Happenings:
         """Close files and hooks."""
         if self._logger is not None:
             self._logger.close()
+
+
+def _event_of(call: Call) -> str:
+    return str(call.args[0] if call.args else call.kwargs["event"])

@@ -52,11 +52,14 @@ class Notifier:
         sinks: Who gets the rows that are put from now on.
         puts: How many rows were put.
         depth: How many deliveries are under way, one in the midst of the other.
+        busy: Tells whether the thread is in the midst of something that a delivery by another one may wait for; then
+            what it put is left to that one.
     """
 
     def __init__(self) -> None:
         self.sinks: tuple[Sink, ...] = ()
         self.puts = 0
+        self.busy: Callable[[], bool] = bool
         self._queue: deque[_Delivery] = deque()
         self._turn = new_lock()
         self._deliverer: int | None = None
@@ -88,7 +91,7 @@ class Notifier:
             self._deliver()
             return
         if not self._turn.acquire(timeout=_SOON):
-            if in_signal_handler():
+            if in_signal_handler() or self.busy():
                 return
             self._turn.acquire()
         while True:

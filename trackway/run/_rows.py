@@ -12,7 +12,7 @@ from trackway.tracker import check_step
 from trackway.tracker._backlog import Place
 from trackway.values import Row
 
-__all__ = ["Committed", "OpenRows", "StepPolicy"]
+__all__ = ["Committed", "OpenRows", "StepPolicy", "sum_of"]
 
 StepPolicy: TypeAlias = Literal["monotonic", "allow", "error"]
 """What becomes of a row whose step lies behind: dropped, kept, or an error."""
@@ -99,7 +99,7 @@ class OpenRows:
         if self.step is None:
             self._open(check_step(self.next_step) or 0, values)
         else:
-            sums = {name: _sum(self._values.get(name), value) for name, value in values.items()}
+            sums = {name: sum_of(self._values.get(name), value) for name, value in values.items()}
             self._merge(values.derive(sums))
 
     def take(self) -> Committed:
@@ -135,6 +135,10 @@ class OpenRows:
         if values.downgrades:
             open_.downgrades = (*open_.downgrades, *values.downgrades)
 
+    def is_behind(self, step: int | None) -> bool:
+        """Whether a row of *step* would be dropped, or refused."""
+        return step is not None and self.last is not None and step < self.last and self._policy != "allow"
+
     def _behind(self, values: Row, step: int) -> Sequence[Committed]:
         """Decide about a row whose step lies behind the open one, or the last one."""
         if step != self.last and self._policy != "allow":
@@ -149,6 +153,7 @@ class OpenRows:
         return (Committed(step, time.time(), values),) if values else ()
 
 
-def _sum(old: Any, new: Any) -> Any:
+def sum_of(old: Any, new: Any) -> Any:
+    """Return *old* + *new*, or *new* where one of them is no number."""
     numbers = isinstance(old, int | float) and isinstance(new, int | float)
     return old + new if numbers else new

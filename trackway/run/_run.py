@@ -15,10 +15,10 @@ from trackway.run._drainer import Drainer, weakly
 from trackway.run._ending import Ending
 from trackway.run._happenings import EventsOption, Happenings
 from trackway.run._late import LateCall
-from trackway.run._reading import ReadableRun
 from trackway.run._rows import StepPolicy
 from trackway.run._sinks import OnCommit, Sinks, check_print
 from trackway.run._summary_view import SummaryView
+from trackway.run._telling import TellingRun
 from trackway.store import LocalTracker
 from trackway.tracker import Call, CompositeTracker, Ledger, Lifecycle, Tracker, check_step
 from trackway.tracker._callbacks import wait_for_callbacks
@@ -27,7 +27,6 @@ from trackway.tracker._delivery import adopt, put
 from trackway.tracker._fifo import Fifo
 from trackway.tracker._isolation import Isolation
 from trackway.tracker._process import compare
-from trackway.tracker._span import Span
 from trackway.tracker._states import state_of
 from trackway.tracker._steps import PendingStep, held_step
 from trackway.values import Row, normalise
@@ -40,7 +39,7 @@ _OWN = frozenset({"open_step", "flush", "finish", "mark_failed", "rewind"})
 
 
 @final
-class Run(ReadableRun):
+class Run(TellingRun):
     """One training run: `log` calls become rows, and each row reaches the store and every tracker once, in order.
 
     `log` merges into the open row of the current step. It is committed when the step advances, by a call without a
@@ -108,9 +107,16 @@ class Run(ReadableRun):
         self._isolation = Isolation()
         self._state = "running"
         self._core = Core(store, step_policy, self._ledger, self.run_id, self.backends.rewind)
-        self._alarms = None if not alerts else start_alarms(alerts, self._core, self._tell, self.run_id)
-        notifier = self._core.notifier
-        self._fifo = Fifo(weakly(self._perform_late), busy=lambda: notifier.inside)
+        self._alarms = None
+        if alerts:
+            try:
+                self._alarms = start_alarms(alerts, self._core, self._tell, self._tell_event, self.run_id)
+            except BaseException:
+                self._happenings.close()
+                raise
+        notifier, happenings = self._core.notifier, self._happenings
+        notifier.busy = lambda: happenings.inside
+        self._fifo = Fifo(weakly(self._perform_late), busy=lambda: notifier.inside or happenings.inside)
         self._drainer = Drainer(self._fifo, "trackway-run")
         adopt(self, self._fifo, self._drainer.wake)
         self._sinks = Sinks(notifier, write, self.backends, self._ledger)
@@ -158,43 +164,6 @@ class Run(ReadableRun):
         elif not self._core.shut or self._life.accepts("log"):
             self._core.take("log", row, held, commit)
 
-    def log_event(self, event: str, payload: Mapping[str, Any], *, step: int | None = None) -> None:
-        """Tell that something happened, such as a checkpoint.
-
-        It goes to `events.jsonl` in the run directory, to where `events` of the run says, and to every tracker. An
-        event without a step has that of the open row, or else of the last one.
-
-        Args:
-            event: The event's name.
-            payload: Names to values, as for `log`.
-            step: The training step.
-
-        Raises:
-            StepError: if *step* is not an integer.
-            TypeError: if *payload* is not a mapping.
-        """
-        if self._happenings.wants(event, step, payload):
-            self._submit(Call("log_event", (event, payload), {"step": step if type(step) is int else held_step(step)}))
-
-    def log_span(self, span: Span) -> None:
-        """Add a measured time to the open row, as `time/<its name>`, and note it in `spans.jsonl`.
-
-        Where no row is open it goes to the next one, whatever its step; without one, to a row of its own at the end.
-        """
-        if self._core.shut and not self._life.accepts("log_span"):
-            return
-        if self._fifo:  # of the step that is being logged now, whose row waits there
-            self._submit(Call("log_span", (span,)))
-        else:
-            self._core.add_span((span.name, span.seconds))
-        if self.store is not None:
-            self.store.log_span(span)
-
-    @property
-    def hooks(self) -> Any:
-        """Who is called with every event: a list that may be changed at any time, see `trackway.events`."""
-        return self._happenings.logger.hooks
-
     def receive(self, call: Call) -> Any:
         """Take a call as if its method had been called."""
         return self._forward(call)
@@ -230,23 +199,18 @@ class Run(ReadableRun):
             step, commit = call.kwargs.get("step"), call.kwargs.get("commit")
             self._core.take(call.method, call.payload, step, commit)
         elif call.method == "log_span":
-            self._core.add_span((call.args[0].name, call.args[0].seconds))
+            self._spans_in_line -= 1
+            self._core.spans.put((call.args[0].name, call.args[0].seconds))
         elif call.method in _OWN:
             return getattr(self, call.method)(*call.args, **call.kwargs)
         else:
             if call.method == "log_summary" and call.payload is not None:
                 self._core.set_summary(call.payload)
             elif call.method == "log_event":
-                call = self._happenings.tell(self._with_place(call))
+                self._tell_event(self._with_place(call))
+                return None
             self._tell(call)
         return None
-
-    def _with_place(self, call: Call) -> Call:
-        """Give an event without a step that of the row in whose time it falls."""
-        if call.kwargs.get("step") is not None:
-            return call
-        step = self._core.open_step if self._core.open_step is not None else self._core.last_step
-        return call if step is None else call.with_step(step)
 
     def _perform_late(self, call: Call) -> Any:
         try:
@@ -346,7 +310,7 @@ class Run(ReadableRun):
             self._ending.reach()
 
     def _busy(self) -> bool:
-        telling = self._alarms is not None and self._alarms.inside
+        telling = self._happenings.inside or (self._alarms is not None and self._alarms.inside)
         return telling or self._core.busy or self._fifo._inside()  # noqa: SLF001 - what waits there is this run's
 
     def _rescue(self, error: BaseException) -> None:

@@ -97,8 +97,10 @@ class Journals:
             journal.close()
 
     def forget(self) -> None:
-        """Have no line, as in a forked child, whose parent writes them."""
+        """Have no line, as in a forked child, whose parent writes them, and no file: its lock is the parent's."""
         self._waiting.clear()
+        for journal in (self._events, self._spans):
+            journal.forget()
 
 
 @final
@@ -121,18 +123,10 @@ class _Journal:
         if not lines:
             return
         with self._lock:
-            if not self._opened:
-                self._opened = True
-                self._open()
+            self._opened = True
             if not self._writer.append_all(lines):
                 self._ledger.drop(self._kind, "lines that came after the end", len(lines))
         self._writer.said.tell()
-
-    def _open(self) -> None:
-        try:
-            self._writer.open()
-        except OSError as error:  # the lines wait, and it is tried again
-            self._ledger.fail(self._kind, error, _CURE)
 
     def retry(self) -> None:
         if not self._opened:
@@ -152,6 +146,9 @@ class _Journal:
             self._writer.sync()
         except OSError as error:
             self._ledger.fail(self._kind, error, _CURE)
+
+    def forget(self) -> None:
+        self._writer.close()
 
     def close(self) -> None:
         with self._lock:

@@ -122,8 +122,8 @@ class LocalTracker(RecordTracker):
         self._dropped.atexit = False  # see keep_all
         _notices.logger.info("local: run %s is kept in %s", self.run_id, self.directory)
         if self._records is not None and self._records.had_finished:
-            told = "local: run %s had finished and is continued, attempt %d, from step %d on; a new run needs a new id"
-            _notices.logger.warning(told, self.run_id, self._records.attempt, self._output.next_step)
+            told = "local: run %s had finished and is continued, attempt %d; a new run needs a new id"
+            _notices.logger.warning(told, self.run_id, self._records.attempt)
 
     def _open(self, run_id: str | None, interval: float, *, exclusive: bool) -> Records | None:
         try:

@@ -30,7 +30,7 @@ from trackway.store._layout import (
     torn_lines_name,
 )
 from trackway.store._remote import Remote
-from trackway.store._segments import segments_in
+from trackway.store._segments import Segment, segments_in
 from trackway.values import decode
 
 __all__ = ["ORIGIN", "fill", "has_rows", "is_used", "remove", "spool_of"]
@@ -111,6 +111,10 @@ def fill(remote: Remote, listing: Mapping[str, int], spool: Path, rank: int) -> 
     for kind in (METRICS, EVENTS, SPANS):
         segments = segments_in(listing, rank, kind)
         path = spool / lines_name(kind, rank)
+        if kind != METRICS and segments and path.is_file() and not _begins_with(path, remote, segments):
+            path.replace(
+                _free(path)
+            )  # the rest was lost with the machine's power, for it is not waited for at each row
         if segments and not (path.is_file() and path.stat().st_size > 0):
             _fetch_lines(remote, [segment.name for segment in segments], path)
         brought[kind] = sum(segment.size for segment in segments)
@@ -149,10 +153,21 @@ def _goes_on(remote: Remote, listing: Mapping[str, int], spool: Path, rank: int)
         return False
     segments = segments_in(listing, rank)
     try:
-        with (spool / metrics_name(rank)).open("rb") as file:
-            return all(file.read(segment.size) == remote.get(segment.name) for segment in segments)
+        return _begins_with(spool / metrics_name(rank), remote, segments)
     except FileNotFoundError:
         return not segments
+
+
+def _begins_with(path: Path, remote: Remote, segments: list[Segment]) -> bool:
+    """Whether the file at *path* begins with what *segments* hold."""
+    with path.open("rb") as file:
+        return all(file.read(segment.size) == remote.get(segment.name) for segment in segments)
+
+
+def _free(path: Path) -> Path:
+    """Return a hidden name beside *path* that is not taken."""
+    names = (path.with_name(f".{path.name}.left-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 def _bytes_of(spool: Path) -> bytes:

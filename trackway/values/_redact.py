@@ -14,6 +14,7 @@ from trackway.values._secret_names import Suspicion, segments, suspicion
 __all__ = [
     "RedactionPolicy",
     "current_policy",
+    "holds_mark",
     "holds_secret",
     "redacted_command",
     "redacted_name",
@@ -27,6 +28,7 @@ _MAX_NAMES = 4096
 _ENDING = 12
 _PASSES = 8  # a secret may come to light when the one beside it is gone
 _FINGERPRINT = "<redacted sha256:"
+_MARK = re.compile(r"<redacted(?: sha256:[0-9a-f]{8})?>")
 
 
 @final
@@ -232,6 +234,11 @@ def set_redaction(value: Any = None) -> RedactionPolicy:
 def redacted_text(text: str) -> str:
     """Return *text* with marks in place of the secrets in it, by the policy in force; never raises."""
     return _policy.text(text)
+
+
+def holds_mark(text: str) -> bool:
+    """Whether *text* has a mark in it that stands in the place of a secret."""
+    return _MARK.search(text) is not None
 
 
 def holds_secret(text: str) -> bool:
