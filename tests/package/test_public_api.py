@@ -42,7 +42,10 @@ def _lines(name, module, attribute):
     value = getattr(module, attribute)
     yield f"{name}.{attribute}{_signature(value)}"
     if inspect.isclass(value) and value.__module__.startswith(name):
-        for member, method in sorted(vars(value).items()):
+        package = value.__module__.rpartition(".")[0]
+        own = [base for base in value.__mro__ if base.__module__.rpartition(".")[0] == package]
+        members = {name: method for base in reversed(own) for name, method in vars(base).items()}
+        for member, method in sorted(members.items()):
             if not member.startswith("_") and (
                 inspect.isfunction(method) or isinstance(method, classmethod | property)
             ):
