@@ -271,3 +271,18 @@ def test_a_checkpoint_in_a_scope_has_its_name_once(compiled):
     gradient = trackway.capture_logging(jax.grad(loss))
     _, logs = (jax.jit(gradient) if compiled else gradient)(jnp.float32(3.0))
     assert {name: float(value) for name, value in logs.items()} == {"a/b/gradient": 4.0, "a/a/b/gradient": 2.0}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_so_has_one_in_a_loop(compiled):
+    """There JAX does not note that it goes back."""
+
+    def body(_, x):
+        with trackway.scope("a"):
+            x = jax.checkpoint(lambda y: trackway.watch_grad(y, "gradient", stat="mean") * 2)(x)
+            with trackway.scope("a"):
+                return jax.checkpoint(lambda y: jnp.sin(trackway.watch_grad(y, "sine", stat="mean")))(x)
+
+    gradient = trackway.capture_logging(jax.grad(lambda x: jax.lax.fori_loop(0, 2, body, x)))
+    _, logs = (jax.jit(gradient) if compiled else gradient)(jnp.float32(3.0))
+    assert set(logs) == {"a/gradient", "a/a/sine"}

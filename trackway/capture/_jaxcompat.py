@@ -203,7 +203,7 @@ def scope_names(holder: Any) -> Iterator[str]:
     stack = getattr(getattr(holder, "source_info", holder), "name_stack", None)
     entries = tuple(getattr(stack, "stack", ()))
     if getattr(getattr(holder, "primitive", None), "name", "") in _CHECKPOINTS:
-        entries = _once(entries)
+        entries = _once(entries, differentiated=bool(getattr(holder, "params", {}).get("differentiated")))
     for entry in entries:
         if type(entry).__name__ == "Scope":
             yield entry.name
@@ -212,11 +212,16 @@ def scope_names(holder: Any) -> Iterator[str]:
 _CHECKPOINTS = frozenset({"checkpoint", "remat", "remat2"})
 
 
-def _once(entries: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the names around a checkpoint; when JAX transposes one, it gives it those that it had a second time."""
+def _once(entries: tuple[Any, ...], *, differentiated: bool) -> tuple[Any, ...]:
+    """Return the names around a checkpoint; when JAX transposes one, it gives it those that it had a second time.
+
+    In the body of a loop nothing but that it is *differentiated* tells of it.
+    """
     first = next((at for at, entry in enumerate(entries) if getattr(entry, "name", "") == "transpose"), None)
     if first is None:
-        return entries
+        if not differentiated:
+            return entries
+        first = -1
     half, odd = divmod(len(entries) - first - 1, 2)
     repeated = not odd and entries[first + 1 : first + 1 + half] == entries[first + 1 + half :]
     return entries[: first + 1 + half] if repeated else entries
