@@ -5,8 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
-# Processes that share the tests, file by file.
-WORKERS := -n auto --maxprocesses 4 --dist loadfile
+# Processes that share the tests, file by file, in the order in which tests/conftest.py puts them.
+WORKERS := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # What each part of the environment holds, beside trackway itself.
 demo_packages := --editable '.[alerts,profiling]' --group examples

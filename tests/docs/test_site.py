@@ -84,7 +84,19 @@ def test_included_files_are_shown(site, root):
 
 def test_every_public_name_is_in_the_reference(site):
     """Each name of each public package is documented on its page."""
-    for package in ("tracker", "values", "run", "config", "store", "capture", "testing", "errors"):
+    for package in (
+        "tracker",
+        "values",
+        "run",
+        "config",
+        "store",
+        "capture",
+        "events",
+        "alerts",
+        "replay",
+        "testing",
+        "errors",
+    ):
         module = importlib.import_module(f"trackway.{package}")
         text = (site / "reference" / f"{package}.html").read_text()
         public = set(module.__all__) - FOR_THE_VERBS
