@@ -54,6 +54,7 @@ def s3_server() -> Iterator[Counted]:
     """Run a server with one empty bucket; the environment leads clients to it, in child processes too."""
     import boto3
     from moto.server import ThreadedMotoServer
+    from s3fs import S3FileSystem
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -73,6 +74,7 @@ def s3_server() -> Iterator[Counted]:
             client.close()
             counted = Counted(server._server.app)
             server._server.app = counted
+            S3FileSystem.clear_instance_cache()  # those of an earlier server would be used again
             yield counted
     finally:
         server.stop()
