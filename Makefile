@@ -65,7 +65,7 @@ lint: $(VENV)/.ready-test $(VENV)/.ready-check ## style, format, types, layers, 
 	$(BIN)/interrogate --quiet
 
 test-server: $(VENV)/.ready-test $(VENV)/.ready-docs $(VENV)/.ready-browser ## run the tests that start a server or a browser
-	$(PYTEST) -m server
+	$(PYTEST) $(WORKERS) -m server
 
 wheel: $(VENV)/.ready-test ## build the wheel and try it without the source tree
 	rm -rf dist
