@@ -49,7 +49,8 @@ def test_marks_in_a_configuration_are_warned_of(tmp_path):
         pass
 
 
-def test_a_secret_itself_is_not_warned_of(tmp_path):
+def test_a_secret_itself_is_not_warned_of(tmp_path, recwarn):
     """It is replaced, as it should be."""
     with trackway.start(dir=tmp_path, config={"db": {"password": "hunter2hunter2"}}):
         pass
+    assert [str(one.message) for one in recwarn if issubclass(one.category, TrackwayWarning)] == []
