@@ -79,6 +79,7 @@ class Core:
         self._news = False  # whether the store has something to tell
         self._own_summary = None if store is not None and store.keeps_records else Summary()
         self.spans = OpenSpans(self._rows)
+        self._waiting_spans = self.spans.waiting  # to ask, for each row, whether there are any takes less time so
         self._observe: Observe | None = None
         self._raise_alarm: Callable[[Sequence[Any]], Any] = bool
         self._rewound: Callable[[int], Any] = bool
@@ -162,7 +163,7 @@ class Core:
 
     def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
         rows = self._rows
-        if self.spans:
+        if self._waiting_spans:
             row = self.spans.added_to(row, None if self._resumed else step, last=method == "commit" and bool(commit))
         if method == "commit":
             if rows.step is not None:

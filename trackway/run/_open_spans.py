@@ -19,27 +19,30 @@ class OpenSpans:
     """Name and seconds of spans that are to be added to the open row of *rows*, or to the next one.
 
     `put` may be called at any time; the owner holds a lock around everything else.
+
+    Attributes:
+        waiting: They, in order; for a look whether there are any.
     """
 
     def __init__(self, rows: OpenRows) -> None:
         """Hold none."""
         self._rows = rows
-        self._waiting: deque[tuple[str, float]] = deque()
+        self.waiting: deque[tuple[str, float]] = deque()
         self._most = _MAX
-        self.put: Callable[[tuple[str, float]], None] = self._waiting.append
+        self.put: Callable[[tuple[str, float]], None] = self.waiting.append
         """Takes name and seconds, in time that does not show beside what a span measures."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     @property
     def are_many(self) -> bool:
         """Whether so many wait that they should be summed up."""
-        return len(self._waiting) >= self._most
+        return len(self.waiting) >= self._most
 
     def rest(self) -> None:
         """Take those that wait now for few."""
-        self._most = max(_MAX, 2 * len(self._waiting))
+        self._most = max(_MAX, 2 * len(self.waiting))
 
     def added_to(self, row: Row, step: int | None, *, last: bool = False) -> Row:
         """Add what waits to the open row; where none is open, return *row*, which begins one at *step*, with it.
@@ -48,11 +51,11 @@ class OpenSpans:
         """
         no_row = self._rows.step is None
         waiting = not last and no_row and (not row or self._rows.is_behind(step))
-        if waiting and len(self._waiting) < _MAX:
+        if waiting and len(self.waiting) < _MAX:
             return row
         seconds = self._taken()
         if waiting:
-            self._waiting.extend(seconds.items())
+            self.waiting.extend(seconds.items())
         elif last or not no_row:
             self._rows.add(Row({f"time/{name}": lasted for name, lasted in seconds.items()}))
         else:
@@ -64,9 +67,9 @@ class OpenSpans:
     def _taken(self) -> dict[str, float]:
         """Take all, and return the sums by name."""
         seconds: dict[str, float] = {}
-        for _ in range(len(self._waiting)):
+        for _ in range(len(self.waiting)):
             try:
-                name, lasted = self._waiting.popleft()
+                name, lasted = self.waiting.popleft()
             except IndexError:  # a signal handler has read the open row meanwhile
                 break
             seconds[name] = seconds.get(name, 0.0) + lasted
@@ -74,4 +77,4 @@ class OpenSpans:
 
     def clear(self) -> None:
         """Forget all."""
-        self._waiting.clear()
+        self.waiting.clear()
