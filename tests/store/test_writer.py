@@ -190,3 +190,29 @@ def test_second_writer_of_a_file_does_not_mend_it(tmp_path, caplog):
     assert "written by someone else too" in caplog.text
     second.finish()
     first.finish()
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "at once"])
+def test_ctrl_c_beside_the_write_doubles_and_loses_no_line(tmp_path, monkeypatch, written, waiting):
+    """Whether the file has lines that were to be written when Ctrl+C came is read from the file."""
+    writer = _writer(tmp_path)
+    assert writer.append(b"0\n")
+    disk = Disk(monkeypatch, 0 if waiting else 100)
+    if waiting:
+        assert writer.append_all([b"1\n", b"2\n"])
+        disk.room, writer._retry_at = 100, 0.0
+
+    def write(fd, data):
+        if written:
+            disk.write(fd, data)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trackway.store._writer.os.write", write)
+        with pytest.raises(KeyboardInterrupt):
+            writer.drain() if waiting else writer.append_all([b"1\n", b"2\n"])
+    assert writer.append(b"3\n")
+    assert writer.drain()
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b"0\n1\n2\n3\n"
+    assert (writer.delivered, writer.waiting, writer.lost) == (4, 0, 0)

@@ -16,7 +16,6 @@ from trackway.run._open_spans import OpenSpans
 from trackway.run._rows import Committed, OpenRows, StepPolicy
 from trackway.run._signals import in_signal_handler
 from trackway.store import LocalTracker, Summary
-from trackway.store._query import make_query
 from trackway.tracker import Ledger
 from trackway.values import Row
 
@@ -44,8 +43,10 @@ class Core:
     call that a signal handler makes in the midst of another one of its thread follows that one.
 
     Attributes:
+        ledger: Where failures are counted.
         notifier: Hands rows to everyone but the store.
         committed: Rows committed so far.
+        run_id: The run's id.
         shut: Whether the run is at its end, and takes no more.
         spans: Those of which no row knows yet.
     """
@@ -61,11 +62,12 @@ class Core:
         """Make rows for *store*, if there is one, after those that it holds; tell *on_rewind* of new attempts."""
         self.notifier = Notifier()
         self.committed = 0
+        self._latest: Committed | None = None
         self.shut = False
         self._store = store
         self._append = None if store is None else store.append
-        self._ledger = ledger
-        self._run_id = run_id
+        self.ledger = ledger
+        self.run_id = run_id
         self._on_rewind = on_rewind
         self._lock = new_lock() if store is None else store.lock
         last = None if store is None else store.last_step
@@ -92,9 +94,9 @@ class Core:
             FatalTrackerError: from a sink.
         """
         if self.notifier.depth > _MAX_DEPTH and self.notifier.inside:
-            raise RecursionError(f"run {self._run_id}: a commit callback logs another row whenever one is committed")
+            raise RecursionError(f"run {self.run_id}: a commit callback logs another row whenever one is committed")
         if row.downgrades:
-            self._ledger.count_downgrades(row)
+            self.ledger.count_downgrades(row)
         try:
             call = (method, row, step, commit)
             if not self._lock.acquire(blocking=False):
@@ -151,7 +153,8 @@ class Core:
             self._merging = threading.get_ident()
             try:
                 while self._calls:
-                    self._merge(*self._calls.popleft())
+                    self._merge(*self._calls[0])
+                    self._calls.popleft()
             finally:
                 self._merging = 0
 
@@ -163,15 +166,16 @@ class Core:
 
     def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
         rows = self._rows
+        if rows.taken:
+            self._recover()
         if self._waiting_spans:
             row = self.spans.added_to(row, None if self._resumed else step, last=method == "commit" and bool(commit))
         if method == "commit":
-            if rows.step is not None:
-                self._commit(rows.take())
+            self._commit_open()
             self.shut = self.shut or bool(commit)
             return
         if self.shut:
-            self._ledger.drop(method, "called after finish")
+            self.ledger.drop(method, "called after finish")
             return
         if method == "add":
             rows.add(row)
@@ -185,8 +189,11 @@ class Core:
             if rows.last is not None and step <= rows.last:
                 self._rewind(step)
         late = rows.late
-        for done in rows.log(row, step, commit):
-            self._commit(done)
+        rows.log(row, step, commit)
+        taken = rows.taken
+        while taken:
+            self._commit(taken[0])
+            taken.popleft()
         if rows.late != late:
             self._say_late(step)
 
@@ -200,20 +207,42 @@ class Core:
                 self._lock.release()
         self.spans.rest()
 
+    def _commit_open(self) -> None:
+        if self._rows.step is not None:
+            self._rows.take()
+            self._commit(self._rows.taken[0])
+            self._rows.taken.popleft()
+
+    def _recover(self) -> None:
+        """Finish with rows on which Ctrl+C came, in the order in which they were committed."""
+        taken = self._rows.taken
+        while taken:
+            row = taken[0]
+            if self._latest is not row:
+                self._commit(row)
+            elif self.notifier.latest is not row.values:
+                stored = self._store is not None and self._store.latest is row.values
+                self._hand_on(row, stored=stored)
+            taken.popleft()
+
     def _commit(self, row: Committed) -> None:
         self.committed += 1
-        sinks = self.notifier.sinks
+        self._latest = row
         if self._observe is not None:
             alerts = self._observe(row.step, row.time, row.values)
             if alerts:  # before anyone has the row
                 self.notifier.put(row, [partial(self._alarm, alerts)])
-        if self._append is not None:
+        self._hand_on(row)
+
+    def _hand_on(self, row: Committed, *, stored: bool = False) -> None:
+        sinks = self.notifier.sinks
+        if self._append is not None and not stored:
             try:
                 if sinks and self._store is not None:
                     row = Committed(row.step, row.time, row.values, self._store.place(row.step, row.time))
                 self._news = self._append(row.step, row.time, row.values) or self._news
             except Exception as error:
-                self._ledger.fail("store", error, _CURE)
+                self.ledger.fail("store", error, _CURE)
         if self._own_summary is not None:
             self._own_summary.update(row.values)
         if sinks:
@@ -231,32 +260,6 @@ class Core:
         """
         self._observe, self._raise_alarm, self._rewound = observe, raise_alarm, rewound
 
-    def latest_rows(self, most: int | None, before: int | None = None) -> list[dict[str, Any]]:
-        """Return *most* of the rows in the store that were written last, in the order of their steps.
-
-        Args:
-            most: How many, at most; None for all.
-            before: Only those of earlier steps.
-        """
-        if self._store is None:
-            return []
-        query = make_query(
-            most,
-            step_range=(None, before),
-            metrics=None,
-            output="rows",
-            include_meta=True,
-            fill_missing=False,
-            dropna=False,
-            ranks="primary",
-        )
-        try:
-            rows: list[dict[str, Any]] = self._store.history(query)
-        except Exception as error:
-            self._ledger.fail("alerts", error, f"; rules begin without the rows before{_CURE}")
-            return []
-        return rows
-
     def _alarm(self, alerts: Sequence[Any], _row: Committed) -> None:
         self._raise_alarm(alerts)
 
@@ -268,8 +271,8 @@ class Core:
     def _say_late(self, step: int | None) -> None:
         last = self._rows.last if self._rows.step is None else self._rows.step
         _notices.warn_once(
-            ("late", self._run_id),
-            f"run {self._run_id}: a row of step {step} came after step {last} and is dropped, as will be further ones "
+            ("late", self.run_id),
+            f"run {self.run_id}: a row of step {step} came after step {last} and is dropped, as will be further ones "
             "(how many is told at the end); log steps in order, or choose step_policy='allow' to keep them",
         )
 
@@ -289,13 +292,12 @@ class Core:
         self.take("rewind", _NOTHING, step, None)
 
     def _rewind(self, step: int) -> None:
-        if self._rows.step is not None:
-            self._commit(self._rows.take())
+        self._commit_open()
         self._rows.rewind(step)
         try:
             self._rewound(step)
         except Exception as error:
-            self._ledger.fail("alerts", error, _CURE)
+            self.ledger.fail("alerts", error, _CURE)
         if self._store is not None:
             self._store.rewind(step)
         begun = Committed(step, 0.0, Row())

@@ -13,6 +13,7 @@ from trackway._locks import new_lock
 from trackway.errors import FatalTrackerError
 from trackway.run._rows import Committed
 from trackway.run._signals import in_signal_handler
+from trackway.values import Row
 
 __all__ = ["Notifier", "Sink"]
 
@@ -51,6 +52,7 @@ class Notifier:
     Attributes:
         sinks: Who gets the rows that are put from now on.
         puts: How many rows were put.
+        latest: The values of the row that was last put for all sinks.
         depth: How many deliveries are under way, one in the midst of the other.
         busy: Tells whether the thread is in the midst of something that a delivery by another one may wait for; then
             what it put is left to that one.
@@ -59,6 +61,7 @@ class Notifier:
     def __init__(self) -> None:
         self.sinks: tuple[Sink, ...] = ()
         self.puts = 0
+        self.latest: Row | None = None
         self.busy: Callable[[], bool] = bool
         self._queue: deque[_Delivery] = deque()
         self._turn = new_lock()
@@ -68,8 +71,12 @@ class Notifier:
 
     def put(self, row: Committed, sinks: Iterable[Sink] | None = None) -> None:
         """Line *row* up, for *sinks* or for all; the caller holds the lock under which rows are committed."""
+        delivery = _Delivery(row, iter(self.sinks if sinks is None else sinks))
+        latest = row.values if sinks is None else self.latest
+        # nothing comes between these: Python looks for signals after the call
         self.puts += 1
-        self._queue.append(_Delivery(row, iter(self.sinks if sinks is None else sinks)))
+        self.latest = latest
+        self._queue.append(delivery)
 
     @property
     def inside(self) -> bool:

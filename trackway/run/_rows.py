@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import deque
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from trackway.errors import StepError
@@ -33,27 +33,31 @@ class Committed(NamedTuple):
 class OpenRows:
     """The open row of a run and the rules by which it becomes a committed one. Not thread-safe: its owner holds a lock.
 
+    Ctrl+C may come at any moment: a row is always the open one, or in `taken` until its owner has dealt with it.
+
     Attributes:
+        taken: Rows that are complete, in their order; the owner takes them off.
         step: The step of the open row; None where no row is open.
         next_step: The step of the next row that comes without one.
         last: The highest committed step of this attempt; None before the first row.
         late: Rows that were dropped for their step.
     """
 
-    __slots__ = ("_begun", "_owned", "_policy", "_values", "last", "late", "next_step", "step")
+    __slots__ = ("_begun", "_owned", "_policy", "_values", "last", "late", "next_step", "step", "taken")
 
     def __init__(self, policy: StepPolicy = "monotonic", *, next_step: int = 0, last: int | None = None) -> None:
         self._policy = policy
         self._values = Row()
         self._begun = 0.0
         self._owned = False  # whether nobody else has the row
+        self.taken: deque[Committed] = deque()
         self.step: int | None = None
         self.next_step = next_step
         self.last = last
         self.late = 0
 
-    def log(self, values: Row, step: int | None, commit: bool | None) -> Sequence[Committed]:
-        """Take one call of `log`; return the rows that are complete by it, in their order.
+    def log(self, values: Row, step: int | None, commit: bool | None) -> None:
+        """Take one call of `log`; rows that are complete by it are in `taken` then.
 
         Without a step it goes to the open row, or begins the next one, and commits it unless *commit* is False. With
         one it begins a row of that step, having committed the open row of another, and commits it if *commit* is True.
@@ -70,27 +74,31 @@ class OpenRows:
         if step is None:
             if self.step is None:
                 if not values:
-                    return ()
+                    return
                 self._open(check_step(self.next_step) or 0, values)
             elif values:
                 self._merge(values)
-            return () if commit is False else (self.take(),)
-        done: tuple[Committed, ...] = ()
+            if commit is not False:
+                self.take()
+            return
         if step == self.step:
             if values:
                 self._merge(values)
         elif self.step is not None:
             if step < self.step:
-                return self._behind(values, step)
-            done = (self.take(),)
+                self._behind(values, step)
+                return
+            self.take()
         elif self.last is not None and step < self.last:
-            return self._behind(values, step)
+            self._behind(values, step)
+            return
         if step != self.step:
             if not values:
                 self.next_step = step
-                return done
+                return
             self._open(step, values)
-        return (*done, self.take()) if commit else done
+        if commit:
+            self.take()
 
     def add(self, values: Row) -> None:
         """Add numbers to those of the open row, or begin the next one with them; other values take their place."""
@@ -102,14 +110,14 @@ class OpenRows:
             sums = {name: sum_of(self._values.get(name), value) for name, value in values.items()}
             self._merge(values.derive(sums))
 
-    def take(self) -> Committed:
-        """Commit the open row, which there is, and return it."""
+    def take(self) -> None:
+        """Commit the open row, which there is."""
         assert self.step is not None
         row = Committed(self.step, self._begun, self._values)
-        self.next_step = row.step + 1
-        self.last = row.step
+        self.next_step, self.last = row.step + 1, row.step
+        # nothing comes between these: Python looks for signals after the call
         self.step = None
-        return row
+        self.taken.append(row)
 
     def rewind(self, step: int) -> None:
         """Have the next row begin a new attempt, at *step* unless it says another; no row may be open."""
@@ -139,7 +147,7 @@ class OpenRows:
         """Whether a row of *step* would be dropped, or refused."""
         return step is not None and self.last is not None and step < self.last and self._policy != "allow"
 
-    def _behind(self, values: Row, step: int) -> Sequence[Committed]:
+    def _behind(self, values: Row, step: int) -> None:
         """Decide about a row whose step lies behind the open one, or the last one."""
         if step != self.last and self._policy != "allow":
             where = self.step if self.step is not None else self.last
@@ -149,8 +157,8 @@ class OpenRows:
                     "the policy 'allow' to keep late rows"
                 )
             self.late += bool(values)
-            return ()
-        return (Committed(step, time.time(), values),) if values else ()
+        elif values:
+            self.taken.append(Committed(step, time.time(), values))
 
 
 def sum_of(old: Any, new: Any) -> Any:

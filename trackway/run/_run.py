@@ -110,7 +110,7 @@ class Run(TellingRun):
         self._alarms = None
         if alerts:
             try:
-                self._alarms = start_alarms(alerts, self._core, self._tell, self._tell_event, self.run_id)
+                self._alarms = start_alarms(alerts, self._core, store, self._tell, self._tell_event)
             except BaseException:
                 self._happenings.close()
                 raise

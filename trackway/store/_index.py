@@ -201,7 +201,7 @@ class IndexWriter:
         self.next = 0
 
     def add(self, offset: int, step: int, is_patch: bool, attempt: int) -> None:
-        """Take the line that begins at the byte *offset*, in the order of the file."""
+        """Take the line that begins at the byte *offset*, in the order of the file; the last one may come again."""
         self.rows += 1
         if is_patch or offset >= self.next or attempt != self._attempt:
             self._note(offset, step, is_patch, attempt)
@@ -215,11 +215,12 @@ class IndexWriter:
         elif attempt < self._attempt:  # another process goes on beside a later one
             self._attempts = None
         if is_patch:
-            if self._patches is not None:
+            if self._patches is not None and self._patches[-1:] != [offset]:
                 self._patches.append(offset)
                 self._patches = self._patches if len(self._patches) <= _MAX_PATCHES else None
             return
-        self._offsets.append([offset, step])
+        if self._offsets[-1:] != [[offset, step]]:
+            self._offsets.append([offset, step])
         if len(self._offsets) > _MAX_OFFSETS:
             del self._offsets[1::2]
             self._spacing *= 2

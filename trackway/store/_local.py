@@ -210,6 +210,11 @@ class LocalTracker(RecordTracker):
         """
         return self._output.append
 
+    @property
+    def latest(self) -> Row | None:
+        """The row that `append` has taken last, as it was given."""
+        return self._output.latest
+
     def place(self, step: int, time: float) -> Place:
         """Return where the row will stand that is appended next; the caller holds `lock`."""
         return Place(self._rows.offset, step, time, self._output.attempt)

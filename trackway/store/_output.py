@@ -52,6 +52,7 @@ class Output:
         next_step: The step of a row that comes without one.
         last_step: The highest step of the attempt before, as the file was opened; None for a file without rows.
         accepted: Rows taken over.
+        latest: The row that `append` has taken last.
         refused: Rows that came after the end and were not counted yet.
     """
 
@@ -76,6 +77,7 @@ class Output:
         self.next_step = 0
         self.last_step: int | None = None
         self.accepted = 0
+        self.latest: Row | None = None
         self.refused = 0
         self._lock = lock
         self._ledger = ledger
@@ -87,7 +89,7 @@ class Output:
         self._index_file: RecordFile | None = None
         self._index_covers = 0  # bytes of the file
         self._lines = 0  # in the file when it was opened
-        self._batch: deque[tuple[int, float, Row]] = deque()
+        self._batch: list[tuple[int, float, Row]] = []
         self._made: list[bytes] = []  # lines that are not written yet
         self._made_bytes = 0  # their length
         self._written = 0.0  # when lines were last written
@@ -142,15 +144,17 @@ class Output:
         """Take one row that a run has committed; see `LocalTracker.append`.
 
         It is written at once where rows are rare, and a few at a time where they follow one another quickly: then the
-        call to the operating system would be a third of what a row costs.
+        call to the operating system would be a third of what a row costs. Where Ctrl+C comes in the midst of it, the
+        row is taken if it is `latest`.
         """
-        if row.has_media:
-            row = self.media.store(row, step)
+        kept = self.media.store(row, step) if row.has_media else row
         if not self._begun:
             self._begin(step)
-        self._batch.append((step, begun, row))
+        # nothing comes between these: Python looks for signals after the call
         self.accepted += 1
         self.next_step = step + 1
+        self.latest = row
+        self._batch.append((step, begun, kept))
         now = time.monotonic()
         if len(self._batch) < _BATCH and now < self._written + _AT_ONCE:
             return False
@@ -167,27 +171,39 @@ class Output:
             if self._batch:
                 self._make_lines()
             if self._made:
-                lines, self._made, self._made_bytes = self._made, [], 0
-                if not self.rows.append_all(lines):
-                    self.accepted -= len(lines)
-                    self.refused += len(lines)
+                self._write_made()
         finally:
             self._writing = False
 
+    def _write_made(self) -> None:
+        lines, offset = self._made, self.rows.offset
+        try:
+            kept = self.rows.append_all(lines)
+        finally:
+            if self.rows.offset != offset:  # they are its own now, also where Ctrl+C came meanwhile
+                self._made, self._made_bytes = [], 0
+        if not kept:
+            self.accepted -= len(lines)
+            self.refused += len(lines)
+
     def _make_lines(self) -> None:
-        """Encode the rows that were taken; a row that cannot be is counted as failed."""
-        encode, index, made, taken = self.encode, self._index, self._made, []
-        offset = self.rows.offset + self._made_bytes
-        while self._batch:
-            step, begun, row = self._batch.popleft()
+        """Encode the rows that were taken; a row that cannot be is counted as failed.
+
+        Ctrl+C in the midst of it leaves all as it was, and it is done again.
+        """
+        encode, index, highest = self.encode, self._index, self._highest
+        batch = self._batch.copy()
+        made, taken = [], []
+        begin = offset = self.rows.offset + self._made_bytes
+        for step, begun, row in batch:
             head = {"_step": step, "_time": begun}
             if self.attempt > 1:
                 head["_attempt"] = self.attempt
-            is_patch = self._highest is not None and step <= self._highest
+            is_patch = highest is not None and step <= highest
             if is_patch:
                 head["_patch"] = True
             else:
-                self._highest = step
+                highest = step
             try:
                 line = b"%b,%b\n" % (orjson.dumps(head)[:-1], encode(row)[1:])  # a committed row is never empty
             except Exception as error:
@@ -198,9 +214,14 @@ class Output:
             if is_patch or offset >= index.next:
                 index.add(offset, step, is_patch, self.attempt)
             offset += len(line)
-            self._made_bytes += len(line)
         if taken and self.records is not None:
             self.records.update_all(taken)
+        count = len(batch)
+        # nothing comes between these: they call nothing after which Python would look for signals
+        self._highest = highest
+        self._made_bytes += offset - begin
+        self._made += made
+        del self._batch[:count]
 
     def rewind(self) -> None:
         """Begin another attempt, unless this one has no row yet."""
@@ -261,10 +282,10 @@ class Output:
             self.records.update(row)
 
     def _begin(self, step: int) -> None:
-        self._begun = True
         self._index.expect()
         if self.records is not None:
             self.records.begin(step)
+        self._begun = True
 
     def write_rows(self) -> None:
         """Write the rows that wait, and wait for the disk."""
