@@ -109,7 +109,9 @@ class CapturedRows:
 
     def _call(self, step: int | None, values: dict[str, Any]) -> Call:
         prefix = self._prefix
-        row = Row({f"{prefix}{name}": value for name, value in values.items()} if prefix else values)
+        if prefix:
+            values = {f"{prefix}{name}": value for name, value in values.items()}
+        row = values if type(values) is Row else Row(values)
         row.flat = self._source.flat
         if lost := self._source.lost:
             row.downgrades = tuple([Downgrade(loss.name, loss.reason, lost=True) for loss in lost])

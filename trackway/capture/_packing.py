@@ -22,7 +22,7 @@ from trackway.capture._collections import Series
 from trackway.capture._kinds import Reduction
 from trackway.capture._primitive import TRACED, Group, Path, Traced, parts
 from trackway.capture._settings import Loss, report
-from trackway.values import to_plain
+from trackway.values import Row, to_plain
 from trackway.values._pending import Unreachable, local_view
 
 __all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "rows_of"]
@@ -175,11 +175,11 @@ def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callab
         takes.append((buffer, own, _taker([slot.start or 0 for slot in slots if slot.buffer == buffer])))
 
     def read(hosts: Sequence[np.ndarray]) -> Rows:
-        row: dict[str, Any] = {}
+        row = Row()
         for buffer, own, take in takes:
             row.update(zip(own, take(hosts[buffer].tolist()), strict=True))
         if len(takes) > 1:
-            row = {name: row[name] for name in names}
+            row = Row({name: row[name] for name in names})
         return [(int(hosts[step.buffer][step.start]) if isinstance(step, _Slot) else step, row)]
 
     return read

@@ -97,7 +97,7 @@ class Notifier:
                 return
             self._deliver()
             return
-        if not self._turn.acquire(timeout=_SOON):
+        if not self._turn.acquire(blocking=False) and not self._turn.acquire(timeout=_SOON):
             if in_signal_handler() or self.busy():
                 return
             self._turn.acquire()

@@ -82,7 +82,7 @@ class _Backends:
         self._trackers = trackers
 
     def __call__(self, row: Committed) -> None:
-        call = Call("log", (row.values,), {"step": row.step, "commit": True})
+        call = Call.of_row(row.values, row.step, commit=True)
         call.shared = True
         call.origin = row.place
         self._trackers.receive(call)

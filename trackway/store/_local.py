@@ -28,6 +28,7 @@ from trackway.store._writer import LineWriter
 from trackway.tracker import Ledger, Lifecycle, Report, check_step, process_rank
 from trackway.tracker._backlog import Place
 from trackway.tracker._callbacks import wait_for_callbacks
+from trackway.tracker._row_time import begun_at
 from trackway.tracker._states import Preempted
 from trackway.values import Row, encode, normalise, resolve
 
@@ -201,6 +202,23 @@ class LocalTracker(RecordTracker):
             self._count_refused()
         if self._rows.said.waiting:
             self._rows.said.tell()
+
+    def log_followed(self, metrics: Row, *, step: int | None = None, commit: bool | None = None) -> None:
+        """Take a row of several that come at once, which are written a few at a time: the last one comes by `log`.
+
+        Raises:
+            StepError: if *step* is not an integer.
+        """
+        if self._shut or not metrics or metrics.pending:
+            self.log(metrics, step=step, commit=commit)
+            return
+        if metrics.downgrades:
+            self._ledger.count_downgrades(metrics)
+        with self._lock:
+            number = check_step(self._output.next_step if step is None else step)
+            has_news = self._output.append(number or 0, begun_at(), metrics)
+        if has_news:
+            self.tell()
 
     @property
     def append(self) -> Callable[[int, float, Row], bool]:

@@ -317,9 +317,12 @@ class Fifo:
         """Make the calls of *first*, then take it off; until then what is logged lines up behind it."""
         self._depth = first.depth
         error = None
+        left = len(first.items)
         for calls in first.calls():
+            left -= 1
             while calls:
                 call = calls.popleft()  # before it is made: one that is interrupted must not be made twice
+                call.followed = bool(left or calls) and call.method == "log"
                 try:
                     self._deliver(call)
                 except (FatalTrackerError, TrackerFinishError) as stop:
