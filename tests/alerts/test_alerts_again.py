@@ -83,7 +83,7 @@ def test_channels_that_fail_one_after_the_other_are_all_told_in_the_end():
     assert [edges.is_owed(second, name) for name in ("chat", "pager")] == [True, False]
     assert edges.failed(first, "pager") is second
     assert edges.failed(second) is second  # held back
-    alerts.engine._firing[0].give_back()
+    alerts.engine._firing[0].give_back(second)
     alerts.engine._firing[0]._pause_until = 0.0
     (third,) = alerts.observe(2, 3.0, {"loss": 9})
     assert [edges.is_owed(third, name) for name in ("chat", "pager", "log")] == [True, True, False]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from run_files import stranger, write_run
 
+import trackway
 from trackway.alerts import RuleEngine
 from trackway.cli import main
 from trackway.store import read_history
@@ -65,6 +66,11 @@ def test_a_rule_that_is_wrong_is_pointed_at(call):
     said = call("explain", "meen(loss[50]) > 3")
     assert (said.code, said.out) == (1, "")
     assert "alert rule, column 1: there is no function 'meen'; did you mean mean?" in said.err
+    marked = call("explain", "loss >").err.splitlines()
+    assert marked[0].startswith("trackway: error: alert rule, column 7: ")
+    (at,) = [number for number, line in enumerate(marked) if line.strip() == "^"]
+    assert marked[at - 1].rstrip().endswith("loss >")
+    assert marked[at].index("^") == marked[at - 1].index("loss >") + len("loss >")
     assert call("test", "meen(loss[50]) > 3", "--run", "no-such-run").err.startswith("trackway: error: alert rule")
 
 
@@ -132,3 +138,25 @@ def test_a_replay_over_the_store_is_what_the_live_run_saw(call, tmp_path):
     shown = json.loads(call("test", *rules, "--run", folder, "--json").out)
     assert [(alert["rule"], alert["step"]) for alert in shown] == [(alert.rule.when, alert.step) for alert in live]
     assert len({alert.rule for alert in live}) == len(rules)
+
+
+def test_rows_are_looked_at_as_they_were_committed(call, tmp_path):
+    """With `step_policy="allow"` a step may come again, and each of its rows is one of its own, in their order."""
+    with trackway.start(dir=tmp_path, run_id="again", step_policy="allow") as run:
+        for step, loss in ((0, 1.0), (1, 9.0), (2, 1.0), (1, 9.0), (1, 2.0), (0, 9.0)):
+            run.log({"loss": loss}, step=step, commit=True)
+    shown = json.loads(call("test", "loss > 5", "--run", "again", "--dir", tmp_path, "--json").out)
+    assert [alert["step"] for alert in shown] == [1, 1, 0]
+    assert "does not fire in 6 rows" in call("test", "loss > 50", "--run", "again", "--dir", tmp_path).err
+
+
+def test_rows_that_an_attempt_replaced_are_not_looked_at(call, tmp_path):
+    """Of a run that went back to an earlier step the rows that count are looked at; damaged lines are said."""
+    rows = [{"_step": step, "_time": 1.0 + step, "loss": 9.0 * (step == 2)} for step in range(4)]
+    rows += [{"_step": step, "_time": 9.0 + step, "_attempt": 2, "loss": 9.0 * (step == 3)} for step in (2, 3)]
+    folder = stranger(tmp_path / "run", rows=rows)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("no row\n")
+    said = call("test", "loss > 5", "--run", folder, "--json")
+    assert [alert["step"] for alert in json.loads(said.out)] == [3]
+    assert said.err == "trackway: 1 lines of rows are damaged and left out\n"

@@ -241,3 +241,14 @@ def test_a_backend_whose_library_is_missing_says_how_to_get_it(call, monkeypatch
     )
     (line,) = [line for line in call("backends").out.splitlines() if line.startswith("tensorboard")]
     assert line.split(maxsplit=3) == ["tensorboard", "missing", "trackway", 'pip install "trackway[tensorboard]"']
+
+
+def test_an_earlier_attempt_that_never_ended_has_crashed(call, tmp_path):
+    """What it says of itself is that it runs; the one after it shows that it does not."""
+    attempts = [
+        {"number": 1, "state": "running", "first_step": 0, "start": 100.0},
+        {"number": 2, "state": "running", "first_step": 5, "start": 200.0},
+    ]
+    folder = stranger(tmp_path / "run", manifest={"state": "running", "attempts": attempts})
+    first, second = [line.split() for line in call("show", folder).out.splitlines() if "from step" in line]
+    assert (first[:2], second[:2]) == (["1", "crashed,"], ["2", "running,"])

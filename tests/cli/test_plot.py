@@ -156,3 +156,10 @@ def test_more_metrics_than_a_page_holds_are_named(call, tmp_path):
     said = call("plot", folder, "-o", tmp_path / "a.png")
     assert said.out.startswith("12 plots")
     assert "3 more metrics are not plotted (m12, m13, m14, ...)" in said.err
+
+
+def test_an_error_speaks_of_the_file_that_was_asked_for(call, ten, tmp_path, monkeypatch):
+    """Not of the temporary one beside it, which nobody knows."""
+    monkeypatch.chdir(tmp_path)
+    said = call("plot", ten / "digits-3", "-m", "val/loss", "-o", "nodir/p.png")
+    assert (said.code, said.err) == (1, "trackway: error: No such file or directory: nodir/p.png\n")

@@ -13,6 +13,7 @@ from run_files import stranger
 
 import trackway
 from trackway.events import span
+from trackway.store._remote import Remote
 
 
 def line(name="data", start=100.0, seconds=1.0, **rest):
@@ -232,7 +233,41 @@ def test_where_it_is_written(call, tmp_path, monkeypatch):
     plain = json.loads((tmp_path / "run-trace.json").read_text())
     assert json.loads(gzip.decompress((tmp_path / "packed.json.gz").read_bytes())) == plain
     assert sorted(path.name for path in tmp_path.iterdir()) == ["packed.json.gz", "run", "run-trace.json"]
-    assert call("trace", folder, "-o", "nowhere/out.json").code == 1
+    said = call("trace", folder, "-o", "nowhere/out.json")
+    assert (said.code, said.err) == (1, "trackway: error: No such file or directory: nowhere/out.json\n")
+
+
+@pytest.mark.parametrize("place", ["memory://trace-runs", "file://{folder}/store"])
+def test_a_run_on_an_object_store_becomes_a_timeline(call, tmp_path, place):
+    """Named by its URL or by its id; the spans of all processes are fetched, and nothing is left of that here."""
+    url = place.format(folder=tmp_path)
+    with trackway.start(dir=url, run_id="digits"):
+        with span("epoch"):
+            trackway.log({"loss": 0.5}, step=0)
+        with span("later"):
+            pass
+    remote = Remote(f"{url}/digits")
+    remote.put("spans.rank1/00000001.jsonl", line("one").encode())
+    remote.put("spans.rank1/00000002.jsonl", (line("two", id=2) + "torn").encode())
+    remote.put("spans.rank2.jsonl", line("copied").encode())
+    for arguments in ([f"{url}/digits"], ["digits", "--dir", url]):
+        said = call("trace", *arguments, "-m", "loss", "-o", tmp_path / "out.json")
+        assert said.code == 0, said.err
+        assert said.err == "trackway: 1 lines are damaged and left out\n"
+        events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+        assert {event["name"] for event in complete(events)} == {"epoch", "later", "one", "two", "copied"}
+        titles = sorted(event["args"]["name"] for event in events if event["name"] == "process_name")
+        assert titles == ["digits rank 0", "digits rank 1", "digits rank 2"]
+        assert [event["args"]["value"] for event in events if event["ph"] == "C"] == [0.5]
+
+
+def test_a_run_on_an_object_store_that_measured_nothing(call, tmp_path):
+    """It says how to have spans, as for a run on this machine."""
+    with trackway.start(dir=f"file://{tmp_path}/store", run_id="digits"):
+        trackway.log({"loss": 0.5}, step=0)
+    said = call("trace", f"file://{tmp_path}/store/digits", "-o", tmp_path / "out.json")
+    assert said.code == 1
+    assert "run 'digits' has no spans" in said.err
 
 
 def test_what_was_done_as_json(call, tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import draccus
 import pytest
 
+import trackway
 from trackway.errors import ConfigError
 from trackway.events import EventLogger, EventsConfig
 
@@ -113,3 +114,21 @@ def test_a_hook_may_be_a_callable_in_python():
     seen = []
     EventsConfig(console=False, hooks=[lambda event, _: seen.append(event)]).build().emit("a")
     assert seen == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hooks": [3]}, r"^hooks\[0\] must be a callable"),
+        ({"hooks": ["nope"]}, r"^hooks\[0\] must be the import path"),
+        ({"events": {"hooks": [print]}, "hooks": [print, 3]}, r"^hooks\[1\] must be a callable"),
+        ({"events": {"hooks": [print, 3]}, "hooks": [print]}, r"^events\.hooks\[1\] must be a callable"),
+        ({"events": {"hooks": [print]}, "hooks": ["no_such_module:x"]}, r"^hooks\[0\]: 'no_such_module:x' cannot be"),
+        ({"events": {"hooks": ["no_such_module:x"]}, "hooks": [print]}, r"^events\.hooks\[0\]: 'no_such_module:x'"),
+        ({"hooks": (one for one in (print, "no_such_module:x"))}, r"^hooks\[1\]: 'no_such_module:x' cannot be"),
+    ],
+)
+def test_an_error_says_in_which_list_a_hook_stands(options, message):
+    """Those of the run and those of its events are counted apart."""
+    with pytest.raises(ConfigError, match=message):
+        trackway.start(store=False, **options)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -72,6 +75,50 @@ def long(tmp_path):
         return folder
 
     return write
+
+
+KILLED = """
+import json, os, signal, sys
+import trackway.replay._delivery as delivery
+from trackway.replay import replay
+delivery._ROWS = 700
+def kill(progress):
+    if progress.rows > 5000:
+        os.kill(os.getpid(), signal.SIGKILL)
+replay(sys.argv[1], to=json.loads(sys.argv[2]), on_progress=kill)
+"""
+
+
+@pytest.fixture
+def killed():
+    """Return a function that begins a replay in a process of its own, which is killed in the midst of the rows."""
+
+    def begin(folder, to):
+        words = [sys.executable, "-c", KILLED, str(folder), json.dumps(to)]
+        done = subprocess.run(words, capture_output=True, timeout=60, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+    return begin
+
+
+@pytest.fixture
+def with_more():
+    """Return a function that gives a run hyper-parameters, a summary, an artifact, and events every fifty rows."""
+
+    def add(folder, count):
+        events = [{"event": "tick", "_step": at, "_time": 1.7e9 + at + 0.5, "at": at} for at in range(0, count, 50)]
+        (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (folder / "config.yaml").write_text("lr: 0.1\n")
+        (folder / "summary.json").write_text('{"best": 0.25}')
+        (folder / "artifacts").mkdir()
+        (folder / "artifacts" / "weights").write_text("weights")
+        artifact = {"name": "weights", "type": "model", "path": "artifacts/weights"}
+        manifest = json.loads((folder / "run.json").read_text())
+        manifest |= {"summary_keys": [["best"]], "artifacts": [artifact]}
+        (folder / "run.json").write_text(json.dumps(manifest))
+        return folder
+
+    return add
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -19,30 +16,11 @@ from trackway.replay import ReplayError, replay
 from trackway.store import StoredRun, read_history, read_rows
 from trackway.testing import RecordingTracker
 
-KILLED = """
-import os, signal, sys
-import trackway.replay._delivery as delivery
-from trackway.replay import replay
-delivery._ROWS = 700
-def kill(progress):
-    if progress.rows > 5000:
-        os.kill(os.getpid(), signal.SIGKILL)
-replay(sys.argv[1], to={"type": sys.argv[2], sys.argv[3]: sys.argv[4]}, on_progress=kill)
-"""
 
-
-def killed(*words):
-    """Begin a replay in a process of its own, which is killed in the midst of the rows."""
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, *map(str, words)], capture_output=True, timeout=60, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-
-
-def test_after_a_kill_tensorboard_shows_each_row_once(long, tmp_path):
+def test_after_a_kill_tensorboard_shows_each_row_once(long, killed, tmp_path):
     """What was delivered after the last note is delivered again, and hidden where it stood first."""
     folder = long(8000)
-    killed(folder, "tensorboard", "logdir", tmp_path)
+    killed(folder, {"type": "tensorboard", "logdir": str(tmp_path)})
     second = int(time.time())
     wait_for(lambda: int(time.time()) > second)  # TensorBoard reads files in the order of the seconds in their names
     report = replay(folder, to={"type": "tensorboard", "logdir": str(tmp_path)})
@@ -52,10 +30,10 @@ def test_after_a_kill_tensorboard_shows_each_row_once(long, tmp_path):
     assert [(event.step, event.value) for event in reader.Scalars("n")] == [(step, float(step)) for step in range(8000)]
 
 
-def test_after_a_kill_a_copy_has_each_row_once(long, tmp_path):
+def test_after_a_kill_a_copy_has_each_row_once(long, killed, tmp_path):
     """A run directory as the target reads as the run does, whatever was written after the last note."""
     folder = long(8000)
-    killed(folder, "local", "dir", tmp_path / "copies")
+    killed(folder, {"type": "local", "dir": str(tmp_path / "copies")})
     with (tmp_path / "copies/long/metrics.jsonl").open("ab") as file:  # what was on its way
         file.write(b'{"_step":7000,"_time":1.0,"loss":1,"n":7000}\n{"_step":7001,"_ti')
     replay(folder, to={"type": "local", "dir": str(tmp_path / "copies")})

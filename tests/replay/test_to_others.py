@@ -43,6 +43,38 @@ def test_a_second_time_adds_no_row(digits, project):
     assert rows(project, "digits") == before
 
 
+def test_after_a_kill_trackio_has_each_row_once(long, with_more, killed, project):
+    """A replay that was killed is completed by a further one: rows, events, configuration and summary."""
+    folder = with_more(long(8000), 8000)
+    to = {"type": "trackio", "project": project}
+    killed(folder, to)
+    there = len([row for _, row in rows(project, "long") if "event" not in row])
+    report = replay(folder, to=to)
+    assert 700 <= there < 8000
+    assert report.rows + report.skipped == 8000
+    found = [(step, row) for step, row in rows(project, "long") if "event" not in row]
+    assert found == [(step, {"loss": 1 / (step + 1), "n": step}) for step in range(8000)]
+    events = [(step, row) for step, row in rows(project, "long") if "event" in row]
+    assert events == [(step, {"event": "tick", "tick/at": step}) for step in range(0, 8000, 50)]
+    assert configuration(project, "long") == {"lr": 0.1, "summary/best": 0.25}
+
+
+def test_what_trackio_has_beyond_the_note_comes_once(long, with_more, project):
+    """Rows and events that had arrived when a replay was killed, before it could note that, are not there twice."""
+    folder = with_more(long(300), 300)
+    to = {"type": "trackio", "project": project}
+    replay(folder, to=to)
+    (note,) = (folder / "replay").glob("trackio-*.json")
+    before = rows(project, "long")
+    for text in (None, {"offset": 0, "last": None, "highest": None, "rows": 0, "events": 0}):  # none, and none of rows
+        if text is None:
+            note.unlink()
+        else:
+            note.write_text(json.dumps({**json.loads(note.read_text()), **text, "state": ""}))
+        assert replay(folder, to=to).rows == 0
+        assert rows(project, "long") == before
+
+
 def test_lines_of_json_hold_the_run(digits, caplog):
     """Each row is a record with its step and values, before them the hyper-parameters and behind them the end."""
     caplog.set_level(logging.INFO, "lines")

@@ -116,9 +116,9 @@ class Deep(Sequence):
 )
 def test_payload_that_multiplies_itself_is_bounded(value):
     """What holds the same lists many times over ends after a million values, in seconds, and says so."""
-    started = time.monotonic()
+    started = time.process_time()
     plain, reasons = _row(value)
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
     assert _leaves(plain) < 2.5 * MAX_VALUES
     assert 1 <= reasons.count("comes after 1,000,000 values of its row; logged as a text") <= 3  # once a path
 

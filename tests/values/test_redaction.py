@@ -58,7 +58,7 @@ HARMLESS = (
     "token_count", "max_tokens", "num_tokens", "tokens", "tokens_per_second", "tokenizer", "tokenizer_name", "tokenize",
     "eos_token", "bos_token", "pad_token", "pad_token_id", "mask_token", "special_tokens", "image_token", "cls_token",
     "token_embedding", "token_dropout", "num_new_tokens", "cost_per_token", "secretary", "password_file", "secret_name",
-    "api_key_env", "credentials_path", "token_url", "passes", "num_passes", "forward_pass", "author", "auth",
+    "api_key_env", "credentials_path", "token_url", "passes", "num_passes", "forward_pass", "author",
     "authority",
     "compass", "lr", "model/name", "optimizer.betas", "attention/key/kernel", "query_key_norm", "encoder_token_type",
 )  # fmt: skip

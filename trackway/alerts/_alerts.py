@@ -76,7 +76,6 @@ class Alerts:
         """
         config = AlertsConfig.from_mapping({"rules": rules, **options}) if options else alerts_config(rules)
         self.config = config
-        self.engine = self._new_engine()
         self._lock = new_lock() if lock is None else lock
         self._record = record
         self._run_id = run_id
@@ -84,10 +83,11 @@ class Alerts:
         self._channels: list[tuple[ChannelSpec, Channel]] = [(one, open_channel(one, send or _nobody)) for one in specs]
         self._ledger = Ledger("alerts")
         self._life = Lifecycle(self._ledger)
+        self.engine = self._new_engine()
         self._edges = Edges(self.engine)
         self._limits = Limits(config.rule_rate_limit, config.rate_limit, config.dedup_window)
         self._limits_lock = new_lock()
-        self._returned: deque[Alert] = deque()
+        self._returned: deque[tuple[Alert, bool]] = deque()  # with whether someone got it
         self._delivering: set[int] = set()
         self._courier = Courier(
             limit=config.queue_size,
@@ -100,7 +100,17 @@ class Alerts:
 
     def _new_engine(self) -> RuleEngine:
         rules = [replace(rule) for rule in self.config.parsed_rules()]  # each is known by its identity
-        return RuleEngine(rules, clock=time.time)
+        engine = RuleEngine(rules, clock=time.time)
+        engine.on_notice(self._tell_soon)
+        return engine
+
+    def _tell_soon(self) -> None:
+        """Say what the engine has to say on a thread of its own: this one holds the lock, and may be training."""
+        if self._life.foreign or self._life.finished:
+            return
+        thread = threading.Thread(target=self.engine.tell, name="trackway-alerts-notices", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no thread can be had: it is said at the end
+            thread.start()
 
     @property
     def inside(self) -> bool:
@@ -165,7 +175,8 @@ class Alerts:
         if refusal:
             self._ledger.drop(alert.name, refusal)
             if refusal is OVER_LIMIT and alert.rule.mode == "edge":  # the other mode fires again anyway
-                self._returned.append(self._edges.failed(alert))
+                latest = self._edges.failed(alert)
+                self._returned.append((latest, self._is_known(latest)))
             return
         self._tell(alert, completed(alert, self._run_id, held_back))
 
@@ -217,14 +228,19 @@ class Alerts:
         with self._limits_lock:
             self._limits.forget(alert)
             self._limits.forget(latest)
-        self._returned.append(latest)
+        self._returned.append((latest, self._is_known(latest, channel)))
+
+    def _is_known(self, alert: Alert, failed: str = "") -> bool:
+        """Whether another channel than *failed* got *alert*, or is about to."""
+        names = (spec.name for spec, _ in self._channels if _is_for(alert, spec) and spec.name != failed)
+        return self._edges.is_known(alert, names)
 
     def _take_back(self) -> None:
         """Tell the engine, whose lock is held, of what was given back."""
         while self._returned:
-            alert = self._returned.popleft()
+            alert, told = self._returned.popleft()
             try:
-                self.engine.delivery_failed(alert)
+                self.engine.delivery_failed(alert, told=told)
             except Exception as error:
                 self._ledger.fail("delivery_failed", error, _CURE)
 

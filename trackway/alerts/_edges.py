@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import final
 
@@ -33,7 +34,12 @@ class _Edge:
     told: set[str] | None = None
 
     def has(self, alert: Alert) -> bool:
+        """Whether *alert* is one of them."""
         return any(one is alert for one in self.alerts)
+
+    def knows(self, channel: str) -> bool:
+        """Whether *channel* is not still to be told."""
+        return self.owed is not None and channel not in self.owed
 
 
 @final
@@ -44,7 +50,7 @@ class Edges:
     """
 
     def __init__(self, engine: RuleEngine) -> None:
-        self._firing = {id(firing.rule): firing for firing in engine._firing}  # noqa: SLF001 - of this package
+        self._engine = engine
         self._edges: dict[int, _Edge] = {}
         self._lock = new_lock()
 
@@ -52,7 +58,7 @@ class Edges:
         """Take note of an alert that came up; the caller holds the lock of the engine."""
         if alert.state != "firing" or alert.rule.mode != "edge":
             return
-        key, since = id(alert.rule), self._firing[id(alert.rule)]._since  # noqa: SLF001 - likewise
+        key, since = id(alert.rule), self._engine.held_since(alert.rule)
         with self._lock:
             edge = self._edges.get(key)
             if edge is None or edge.since != since:
@@ -62,10 +68,20 @@ class Edges:
             edge.alerts.append(alert)
 
     def is_owed(self, alert: Alert, channel: str) -> bool:
-        """Return whether *alert* is news for *channel*."""
+        """Return whether *alert* is news for *channel*; the end of what it never got is none."""
         edge = self._edges.get(id(alert.rule))
+        if edge is not None and alert.state == "recovered":
+            return edge.knows(channel)
         told = None if edge is None or not edge.alerts or edge.alerts[-1] is not alert else edge.told
         return told is None or channel in told
+
+    def is_known(self, alert: Alert, channels: Iterable[str]) -> bool:
+        """Return whether one of *channels* got *alert*, or is about to, as far as is known."""
+        with self._lock:
+            edge = self._edges.get(id(alert.rule))
+            if edge is None or not edge.has(alert):
+                return any(True for _ in channels)
+            return any(map(edge.knows, channels))
 
     def failed(self, alert: Alert, channel: str | None = None) -> Alert:
         """Have the next alert tell *channel*, or all that *alert* was for; return the alert that the rule gets back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time as time_module
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,9 +16,13 @@ from trackway.alerts._grammar import parse_condition
 from trackway.alerts._nodes import Metric
 from trackway.alerts._rule import Alert, AlertRule, State, parse_rule
 from trackway.alerts._state import Clock, Points
+from trackway.alerts._suggest import misspelt, names_in
 
 __all__ = ["RuleEngine", "usable"]
 
+_EARLY = 100  # rows after which a name that looks misspelt is said
+_MAX_NAMES = 1000
+_MISSPELT = "(misspelt)"
 _POLL = 1.0  # seconds between looks where it is not known when a rule may begin to hold
 
 
@@ -56,9 +61,10 @@ class RuleEngine:
             (index, deadlines(condition)) for index, condition in enumerate(conditions) if condition.timed
         ]
         self._compiled = compile_rules(conditions, self._points, self._clock, self._busy, self._advance)
-        self._look = self._compiled.look
-        self._last: dict[int, Alert] = {}
-        self._said: set[str] = set()
+        self._look: Callable[[int, float, Mapping[str, Any]], Any] = self._look_early
+        self._early = _EARLY
+        self._names: set[str] = set()  # of the metrics in the first rows
+        self._said: dict[str, object] = {}
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -132,22 +138,49 @@ class RuleEngine:
             )
         return taken
 
-    def delivery_failed(self, alert: Alert) -> None:
-        """Take back that *alert* was fired, so that the rule fires again if its condition still holds."""
+    def delivery_failed(self, alert: Alert, *, told: bool = False) -> None:
+        """Take back that *alert* was fired, so that the rule fires again if its condition still holds.
+
+        *told* says whether someone got it, and is to be told of its end all the same.
+        """
         if alert.state != "firing":
             return
         for index, firing in enumerate(self._firing):
-            if firing.rule is alert.rule and self._last[index] is alert:
-                firing.give_back()
+            if firing.rule is alert.rule:
+                firing.give_back(alert, told=told)
                 self._busy[index] = firing.busy
 
+    def held_since(self, rule: AlertRule) -> float | None:
+        """Return when the condition of *rule*, one of `rules`, began to hold; None while it does not."""
+        return next((firing.since for firing in self._firing if firing.rule is rule), None)
+
     def tell(self) -> None:
-        """Say once, on the `trackway` logger, what was met that rules cannot use; call it outside of locks."""
-        notices = self._clock.notices
-        for key, message in list(notices.items()):
-            if key not in self._said:
-                self._said.add(key)
-                _notices.logger.warning("%s", message)
+        """Say once, on the `trackway` logger, what was met that rules cannot use; call it outside of locks.
+
+        Any thread may.
+        """
+        for key, message in list(self._clock.notices.items()):
+            mine = object()
+            if self._said.setdefault(key, mine) is mine:
+                text = misspelt(self.unseen, self._names) if key == _MISSPELT else message
+                if text:
+                    _notices.logger.warning("%s", text)
+
+    def on_notice(self, call: Callable[[], Any]) -> None:
+        """Have *call* called, by the thread that gives a row, when `tell` has something new to say; it must not."""
+        self._clock.notices.on_new = call
+
+    def _look_early(self, step: int, time: float, values: Mapping[str, Any]) -> Any:
+        """Look at one of the first rows, and note what metrics are called; later ones go to the function itself."""
+        found = self._compiled.look(step, time, values)
+        if len(self._names) < _MAX_NAMES:
+            self._names.update(itertools.islice(names_in(values), _MAX_NAMES))
+        self._early -= 1
+        if self._early <= 0:
+            self._look = self._compiled.look
+            if self.unseen:
+                self._clock.notices[_MISSPELT] = ""  # words are found by who tells it, outside of locks
+        return found
 
     # --- what the compiled function calls ---
 
@@ -159,7 +192,9 @@ class RuleEngine:
         self._busy[index] = firing.busy
         if state is None:
             return alerts
-        alert = self._last[index] = self._alert(index, state, now, between)
+        alert = self._alert(index, state, now, between)
+        if state == "firing":
+            firing.fired(alert)
         return [alert] if alerts is None else [*alerts, alert]
 
     def _alert(self, index: int, state: State, now: float, between: bool) -> Alert:
@@ -186,7 +221,8 @@ class RuleEngine:
         return points.time if points is not None and points.seen else clock.begun
 
     def _note(self, key: str, message: str) -> None:
-        self._clock.notices.setdefault(f"({key})", message)
+        if f"({key})" not in self._clock.notices:
+            self._clock.notices[f"({key})"] = message
 
 
 def usable(row: Mapping[str, Any]) -> tuple[int, float] | None:

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
-__all__ = ["Clock", "Points", "find", "numeric"]
+__all__ = ["Clock", "Notices", "Points", "find", "numeric"]
+
+
+@final
+class Notices(dict[str, str]):
+    """What there is to say about rules and metrics, by a key; a key is set once.
+
+    Attributes:
+        on_new: Called, under the lock of the engine's owner, when there is something new to say.
+    """
+
+    on_new: Callable[[], Any] | None = None
+
+    def __setitem__(self, key: str, message: str) -> None:
+        super().__setitem__(key, message)
+        if self.on_new is not None:
+            self.on_new()
 
 
 @final
@@ -30,7 +46,7 @@ class Clock:
         self.begun = self.accepted = now
         self.step: int | None = None
         self.started = False
-        self.notices: dict[str, str] = {}
+        self.notices = Notices()
 
     def advance(self, time: float) -> float:
         """Take the time of a row; return the time that it counts as."""

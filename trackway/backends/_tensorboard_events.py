@@ -191,18 +191,20 @@ class EventWriter:
 
     def _unwritten(self) -> bytes:
         with self._lock:
-            return b"".join(record for record, _ in tuple(self._waiting))[self._written :]
+            if not self._waiting:
+                return b""
+            return b"".join([record for record, _ in tuple(self._waiting)])[self._written :]
 
     def _took(self, amount: int) -> None:
         rows = 0
         with self._lock:
             self._unsynced = True
-            self._written += amount
-            while self._waiting and self._written >= len(self._waiting[0][0]):
-                record, delivered = self._waiting.popleft()
-                self._written -= len(record)
-                self._size -= len(record)
-                rows += delivered
-            self._size = self._size if self._waiting else 0
+            waiting, left = self._waiting, self._written + amount
+            before = left
+            while waiting and left >= (length := len(waiting[0][0])):
+                rows += waiting.popleft()[1]
+                left -= length
+            self._written = left
+            self._size = self._size - (before - left) if waiting else 0
         if rows:
             self.ledger.deliver(rows)

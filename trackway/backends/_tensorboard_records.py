@@ -25,5 +25,11 @@ def _masked(data: bytes) -> bytes:
 
 def frame(data: bytes) -> bytes:
     """Return the record that holds the serialised event *data*."""
-    header = struct.pack("<Q", len(data))
-    return b"".join((header, _masked(header), data, _masked(data)))
+    return b"".join((_header(len(data)), data, _masked(data)))
+
+
+@functools.lru_cache(1024)
+def _header(length: int) -> bytes:
+    """Return what stands before *length* bytes of data; most events are of a few lengths."""
+    header = struct.pack("<Q", length)
+    return header + _masked(header)

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from trackway import _notices
+from trackway.backends._tensorboard_scalars import EXACT, GREATEST, LEAST, ScalarEvents
 from trackway.backends._tensorboard_tags import Tags, valid_text
 from trackway.tracker import Ledger
 from trackway.values import Audio, Downgrade, Histogram, Html, Image, Row, Table, Text, encode, flatten
 
 __all__ = ["Summaries", "json_text", "plugin_value", "to_float32"]
 
-_MAX = 3.4028235677973366e38  # from here on the nearest float32 is infinity
-_MIN = 7.006492321624085e-46  # up to here it is 0
-_EXACT = 2**24
 _MEDIA = (Image, Audio, Table, Text, Html, Histogram)
 
 
@@ -28,6 +26,7 @@ class Summaries:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._tags = Tags(ledger)
+        self._scalars = ScalarEvents(self._tags)
         self._makers: dict[type, Callable[[str, Any], Iterator[Any]]] = {
             float: self._scalar,
             int: self._scalar,
@@ -43,6 +42,10 @@ class Summaries:
             Html: self._html,
         }
 
+    def event(self, row: Row, step: int, time: float) -> bytes | None:
+        """Return the serialised event of a *row* of ordinary numbers, at a *step* and *time*; None for other rows."""
+        return None if row.downgrades else self._scalars.of(row, step, time)
+
     def values(self, row: Row, prefix: str = "") -> list[Any]:
         """Return the `Summary.Value`s of *row*, whose names get *prefix* put before them."""
         if row.downgrades:
@@ -51,7 +54,7 @@ class Summaries:
         lost: list[Downgrade] = []
         plain, tag = _value(), self._tags.tag
         for name, value in flatten(row, lost).items():
-            if type(value) is float and (value == 0.0 or _MIN < abs(value) < _MAX):  # as nearly all are
+            if type(value) is float and (value == 0.0 or LEAST < abs(value) < GREATEST):  # as nearly all are
                 values.append(plain(tag=tag(prefix + name, "scalar"), simple_value=value))
             else:
                 values += self._made(prefix + name, value)
@@ -198,12 +201,12 @@ def to_float32(value: float) -> tuple[float, str]:
     """
     if isinstance(value, bool):
         return float(value), "true and false become 1 and 0"
-    if isinstance(value, int) and not -_EXACT <= value <= _EXACT:
+    if isinstance(value, int) and not -EXACT <= value <= EXACT:
         return _large_int(value)
     number = float(value)
-    if math.isfinite(number) and abs(number) >= _MAX:
+    if math.isfinite(number) and abs(number) >= GREATEST:
         return math.copysign(math.inf, number), "beyond the range of float32: becomes infinity"
-    if 0 < abs(number) <= _MIN:
+    if 0 < abs(number) <= LEAST:
         return math.copysign(0.0, number), "smaller than float32 can hold: becomes 0"
     return number, ""
 

@@ -10,7 +10,8 @@ from typing import final
 
 from trackway.backends._held_events import HeldEvent, HeldEvents
 from trackway.backends._trackio_places import Entry
-from trackway.backends._trackio_values import Values
+from trackway.backends._trackio_values import Values, identity
+from trackway.tracker._row_time import begun_at, row_time
 from trackway.values import Row
 
 __all__ = ["Events"]
@@ -24,9 +25,10 @@ class Events:
     arrive. Not thread-safe.
     """
 
-    def __init__(self, values: Values) -> None:
-        """Have *values* say what Trackio keeps of an event."""
+    def __init__(self, values: Values, run_id: str) -> None:
+        """Have *values* say what Trackio keeps of an event of the run *run_id*."""
         self._values = values
+        self._run_id = run_id
         self._held = HeldEvents()
 
     def take(self, event: str, row: Row, step: int | None, *, last: int | None, prefix: str) -> list[Entry]:
@@ -35,10 +37,18 @@ class Events:
         named = row.derive({"event": event, **{f"{event}/{name}": value for name, value in row.items()}})
         values, files = self._values.of(named, at or 0)
         metrics = {f"{prefix}{name}": value for name, value in values.items()}
-        entry = Entry(at or 0, metrics, datetime.now(UTC).isoformat(), uuid.uuid4().hex, files)
+        now = datetime.fromtimestamp(begun_at(), UTC).isoformat()
+        entry = Entry(at or 0, metrics, now, self._log_id(named, step), files)
         if at is not None and last is not None and at <= last:
             return [entry]
         return _entries(self._held.put(HeldEvent(at, event, entry)), at or 0)
+
+    def _log_id(self, named: Row, step: int | None) -> str:
+        """Return the same for an event that is sent again, which one is that has a time of its own: a replay's."""
+        time = row_time()
+        if time is None:
+            return uuid.uuid4().hex
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"{self._run_id} event {step} {time!r} {identity(named)}").hex
 
     def with_row(self, step: int) -> list[Entry]:
         """Return the rows that follow one of *step*."""

@@ -224,7 +224,7 @@ class Sender:
             return
         with self._changed:
             self.error, self._delay, self._tries = None, 0.0, self._tries + 1
-            self._done = wanted
+            self._done = self._put if self._idle else wanted  # what was put meanwhile may have been written too
             self._changed.notify_all()
 
     def _batch(self) -> list[Any]:

@@ -101,7 +101,11 @@ class TensorboardTracker(Tracker):
         self._ledger.accept()
         self._last_step = max(number, self._last_step)
         self._begin()
-        self._add(self._summaries.values(row), number, rows=1)
+        data = self._summaries.event(row, number, begun_at())
+        if data is None:
+            self._add(self._summaries.values(row), number, rows=1)
+        else:
+            self._put(data, rows=1)
 
     def log_summary(self, metrics: Mapping[str, Any]) -> None:
         """Write *metrics* as `summary/<name>` at the latest step; the last value of a name is the one that counts."""
@@ -195,6 +199,9 @@ class TensorboardTracker(Tracker):
     def _append(self, content: dict[str, Any], step: int | None, *, rows: int = 0, lasting: bool = False) -> None:
         from tensorboardX.proto.event_pb2 import Event
 
+        self._put(Event(wall_time=begun_at(), step=step, **content).SerializeToString(), rows=rows, lasting=lasting)
+
+    def _put(self, data: bytes, *, rows: int = 0, lasting: bool = False) -> None:
         try:
             events = self._open()
         except OSError as error:
@@ -204,8 +211,7 @@ class TensorboardTracker(Tracker):
         if events is None:  # nowhere to write
             self._ledger.deliver(rows)
             return
-        event = Event(wall_time=begun_at(), step=step, **content)
-        events.append(event.SerializeToString(), rows=rows, lasting=lasting)
+        events.append(data, rows=rows, lasting=lasting)
 
     def _open(self) -> EventWriter | None:
         """Return what takes the events, also where the user closed the writer or closed it and went on with it."""

@@ -91,7 +91,7 @@ class TrackioTracker(Tracker):
         self._place = place_of(self.run)
         self._sender = Sender(self._place, self._ledger)
         self._values = Values(self._ledger, starting.media_folder(self.run))
-        self._events = Events(self._values)
+        self._events = Events(self._values, self.run.id)
         self._local = bool(self.run._is_local)  # noqa: SLF001
         self._last_step: int | None = None
         self._attempt, self._again = attempt, False

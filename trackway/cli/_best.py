@@ -7,17 +7,19 @@ from typing import Any
 
 import click
 
+from trackway.cli._columns import columns_of_config, metrics_in
 from trackway.cli._options import (
     Condition,
     as_json,
-    columns_of_config,
     condition_option,
     each,
     examples,
     fetched,
+    folder_argument,
     matching,
     names_in,
     no_runs,
+    the_folder,
 )
 from trackway.cli._output import flat, print_json, say, table
 from trackway.store._best import MODES, best_row, best_step
@@ -37,7 +39,7 @@ _LESS_IS_BETTER = frozenset({"loss", "error", "err"})
         "trackway best --metric val/loss", "trackway best --metric test/accuracy --mode max --show val/loss -n 3"
     )
 )
-@click.argument("folder", required=False, metavar="[DIR]")
+@folder_argument
 @click.option("--metric", "-m", metavar="NAME", help="The metric that decides.  [required]")
 @click.option("--mode", type=click.Choice(MODES), help=f"Which of its values is best.  [default: {_DEFAULT}]")
 @names_in("--show", "-s", text="Metrics to show at the step at which it was best.")
@@ -48,6 +50,7 @@ _LESS_IS_BETTER = frozenset({"loss", "error", "err"})
 def command(
     *,
     folder: str | None,
+    option: str | None,
     metric: str | None,
     mode: str | None,
     show: tuple[str, ...],
@@ -61,6 +64,7 @@ def command(
     NaN and infinities are never best; of several best steps of a run the first counts. DIR is a folder or a URL;
     $TRACKWAY_DIR, or "runs", by default.
     """
+    folder = the_folder(folder, option)
     found = matching(fetched(folder), where)
     if metric is None:
         raise click.UsageError(f"Missing option '--metric'{_metrics_of(found)}")
@@ -91,7 +95,7 @@ def command(
 
 def _metrics_of(found: list[Any]) -> str:
     """Say which metrics there are."""
-    names = sorted({name for run in found for name in flat(run.summary)})
+    names = metrics_in(found)
     return f"; there are {', '.join(names[:20])}" if names else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -14,18 +14,19 @@ from click.shell_completion import CompletionItem
 __all__ = [
     "Condition",
     "as_json",
-    "columns_of_config",
     "condition_option",
     "dir_option",
     "each",
     "examples",
     "fetched",
     "find",
+    "folder_argument",
     "matching",
     "metrics_option",
     "names_in",
     "no_runs",
     "run_argument",
+    "the_folder",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,9 +34,6 @@ T = TypeVar("T")
 _AT_ONCE = 16  # requests to an object store
 _BY_DEFAULT = "runs"
 _LEAST = 4  # characters that a part of an id has
-_MOST_READ = 100  # configurations that are read unasked
-_SHOWN = 3  # values of them that are shown unasked
-_SHORT = 30
 _ROWS = ".jsonl"
 
 
@@ -75,6 +73,23 @@ dir_option = click.option(
     help='Folder or URL in which ids are looked up  [default: $TRACKWAY_DIR, or "runs"]',
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def folder_argument(function: F) -> F:
+    """Give a command the argument DIR, and for the same the option --dir, as the other commands have it."""
+    option = click.option("--dir", "option", metavar="DIR", help="The same as the argument DIR.")
+    return click.argument("folder", required=False, metavar="[DIR]")(option(function))
+
+
+def the_folder(argument: str | None, option: str | None) -> str | None:
+    """Return the folder that was given in either way.
+
+    Raises:
+        click.UsageError: if two were given.
+    """
+    if argument is not None and option is not None and argument != option:
+        raise click.UsageError(f"the argument DIR is {argument!r}, and --dir is {option!r}; give one folder")
+    return option if argument is None else argument
 
 
 def _split(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -195,32 +210,6 @@ def no_runs(folder: str | None, *, fitting: bool) -> str:
     if not is_url(place) and holds_run(place):
         return f"no runs in {place}: it is a run itself, which `trackway show {place}` shows"
     return f"no runs in {place}" + (" that fit" if fitting else "")
-
-
-def columns_of_config(asked: tuple[str, ...], found: Sequence[Any]) -> tuple[str, ...]:
-    """Return the names of the values of the configuration to show: those *asked* for, else a few that differ."""
-    from trackway.cli._output import flat
-
-    if asked or not 1 < len(found) <= _MOST_READ:
-        return asked
-    settings = [flat(run.config) for run in found]
-    names = dict.fromkeys(name for values in settings for name in values)
-    own = _of_tracking(names)
-    differ = (name for name in names if _tells_apart([values.get(name) for values in settings]))
-    return tuple(name for name in differ if not (own and name.startswith(own)))[:_SHOWN]
-
-
-def _of_tracking(names: Iterable[str]) -> tuple[str, ...]:
-    """The beginnings of names of values that say how runs are tracked, and nothing of what is trained."""
-    known = set(names)
-    parts = (name.removesuffix("step_policy") for name in known if name.endswith("/step_policy"))
-    return tuple(part for part in parts if f"{part}agree_timeout" in known)
-
-
-def _tells_apart(values: list[Any]) -> bool:
-    texts = {repr(value) for value in values}
-    short = all(value is None or isinstance(value, bool | int | float | str) for value in values)
-    return short and len(texts) > 1 and max(map(len, texts)) <= _SHORT
 
 
 # --- conditions on configurations ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -9,7 +10,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, final
 
 import click
@@ -23,6 +25,7 @@ __all__ = [
     "flat",
     "in_colour",
     "is_number",
+    "named",
     "needed",
     "print_json",
     "say",
@@ -67,6 +70,15 @@ def needed(library: str, what: str, extra: str = "cli") -> Any:
         raise click.ClickException(
             f'{what} needs {name}, which cannot be imported ({error}); pip install "trackway[{extra}]"'
         ) from error
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Have errors speak of *path*, the file that is to be written, and not of a temporary one beside it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def width() -> int | None:

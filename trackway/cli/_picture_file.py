@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from trackway.cli._output import needed
+from trackway.cli._output import named, needed
 from trackway.cli._series import Panel
 from trackway.store._safe_text import safe
 
@@ -40,7 +40,8 @@ def save(panels: list[Panel], path: Path, *, log: bool, axis: str) -> None:
         for place in grid[len(panels) :]:
             place.set_axis_off()
         _legend(figure, panels)
-        _write(figure, path)
+        with named(path):
+            _write(figure, path)
 
 
 def _draw(place: Any, panel: Panel, *, log: bool, axis: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from trackway.cli._columns import metrics_in
 from trackway.cli._options import as_json, dir_option, examples, find, metrics_option, run_argument
-from trackway.cli._output import flat, is_number, print_json, say
+from trackway.cli._output import print_json, say
 from trackway.cli._series import Panel, panels_of
 from trackway.store._safe_text import safe
 
@@ -86,7 +87,7 @@ def command(
 
 def _nothing(found: list[tuple[str, Any]], metrics: tuple[str, ...]) -> str:
     wanted = f" that match {', '.join(metrics)}" if metrics else ""
-    names = sorted({name for _, run in found for name, value in flat(run.summary).items() if is_number(value)})
+    names = metrics_in([run for _, run in found])
     hint = f"; there are {', '.join(names[:20])}" if names else ""
     return f"there are no numbers{wanted} in {', '.join(label for label, _ in found)}{hint}"
 

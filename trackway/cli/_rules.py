@@ -79,7 +79,7 @@ def test(*, rules: tuple[str, ...], text: str, folder: str | None, limit: int, a
 
     parsed = [parse_rule(rule) for rule in rules]  # before the run is read: a mistake is said at once
     run = find(text, folder)
-    rows = run.history(-1)
+    rows = _committed(run)
     alerts = list(replay_rules(parsed, rows))
     if as_json:
         print_json([_entry(alert) for alert in alerts])
@@ -89,6 +89,23 @@ def test(*, rules: tuple[str, ...], text: str, folder: str | None, limit: int, a
     if len(alerts) > limit:
         say(f"{len(alerts) - limit} more alerts; show them with --limit, or --json")
     _say_silent(parsed, alerts, rows)
+
+
+def _committed(run: Any) -> list[dict[str, Any]]:
+    """Return the rows of *run* as the rules of a live run see them: each for itself, in the order of commits.
+
+    A history puts the rows of one step together. What a later attempt took the place of is left out here, too.
+    """
+    from trackway.store._history import open_rows
+    from trackway.store._stored_rows import attempts_in, is_superseded, lines_of, rows_of
+
+    with open_rows(run._rows) as source:  # noqa: SLF001 - below the level of histories
+        begun = attempts_in(source)
+        rows = [(place, row) for place, _, row in rows_of(source)]
+        lines = sum(1 for _ in lines_of(source))
+    if lines > len(rows):
+        say(f"{lines - len(rows)} lines of rows are damaged and left out")
+    return [row for place, row in rows if not is_superseded(place, begun)]
 
 
 def _entry(alert: Any) -> dict[str, Any]:

@@ -8,18 +8,20 @@ from typing import Any
 
 import click
 
+from trackway.cli._columns import columns_of_config
 from trackway.cli._options import (
     Condition,
     as_json,
-    columns_of_config,
     condition_option,
     each,
     examples,
     fetched,
+    folder_argument,
     matching,
     metrics_option,
     names_in,
     no_runs,
+    the_folder,
 )
 from trackway.cli._output import date, duration, flat, is_number, print_json, say, table
 
@@ -31,7 +33,7 @@ _BY_DEFAULT = 3
 @click.command(
     epilog=examples("trackway runs --sort val/loss -n 5", "trackway runs --where 'lr>=0.1' --state finished")
 )
-@click.argument("folder", required=False, metavar="[DIR]")
+@folder_argument
 @metrics_option("Metrics to show; globs are allowed.  [default: the three that most runs have]")
 @names_in(
     "--config",
@@ -47,6 +49,7 @@ _BY_DEFAULT = 3
 def command(
     *,
     folder: str | None,
+    option: str | None,
     metrics: tuple[str, ...],
     config: tuple[str, ...],
     where: tuple[Condition, ...],
@@ -61,6 +64,7 @@ def command(
     DIR is a folder or a URL such as s3://bucket/runs; $TRACKWAY_DIR, or "runs", by default. Only small files and the
     end of the rows are read.
     """
+    folder = the_folder(folder, option)
     found = matching([run for run in fetched(folder) if not state or run.state in state], where)
     summaries = [flat(run.summary) for run in found]
     config = columns_of_config(config, found)

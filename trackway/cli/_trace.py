@@ -7,22 +7,35 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, final
 
 import click
 
 from trackway.cli._options import as_json, dir_option, find, metrics_option, run_argument
-from trackway.cli._output import flat, print_json, say
-from trackway.events._trace import Timed, counter_events, read_spans, trace_events
-from trackway.store._layout import safe_name
+from trackway.cli._output import flat, named, print_json, say
+from trackway.events._trace import SpanFile, Timed, counter_events, read_spans, trace_events
+from trackway.store._layout import SPANS, is_url, lines_name, safe_name
+from trackway.store._remote import Remote
+from trackway.store._remote_read import RemoteRun
 from trackway.store._safe_text import safe
 
 __all__ = ["command"]
 
-_NAME = re.compile(r"spans(?:\.rank(\d{1,9}))?\.jsonl")
+_NAME = re.compile(r"spans(?:\.rank(\d{1,9}))?(?:\.jsonl)?")  # without the end: a folder on an object store
+
+
+@final
+class _File(NamedTuple):
+    """The spans of one process: its rank, the name of the file, and how to read it."""
+
+    rank: int
+    name: str
+    read: Callable[[], SpanFile]
 
 
 @final
@@ -59,7 +72,8 @@ def command(*, text: str, folder: str | None, output: str | None, metrics: tuple
         say(f"{damaged} lines are damaged and left out")
     target = Path(output or f"{safe_name(run.id)}-trace.json")
     begin = _begin(processes, rows)
-    count = _write(target, _head(run.id, begin), _events(run.id, processes, rows, begin))
+    with named(target):
+        count = _write(target, _head(run.id, begin), _events(run.id, processes, rows, begin))
     spans = sum(len(process.spans) for process in processes)
     if as_json:
         print_json({"file": str(target), "spans": spans, "events": count, "damaged": damaged})
@@ -69,18 +83,14 @@ def command(*, text: str, folder: str | None, output: str | None, metrics: tuple
 
 def _processes(run: Any) -> tuple[list[_Process], int]:
     """Return the processes that wrote spans, in order of their rank, and the number of damaged lines."""
-    if run.place != str(run.path):
-        raise click.ClickException(f"{run.place} is not on this machine; copy the run to a folder first")
-    folder = run.path if run.path.is_dir() else run.path.parent
-    files = sorted((int(match[1] or 0), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
     found: list[_Process] = []
     damaged = 0
     taken: set[int] = set()
-    for rank, path in files:
+    for rank, name, read in _remote_files(run.place) if is_url(run.place) else _files(run):
         try:
-            content = read_spans(path)
+            content = read()
         except OSError as error:
-            say(f"{path.name} cannot be read and is left out: {error.strerror or error}")
+            say(f"{name} cannot be read and is left out: {error.strerror or error}")
             continue
         damaged += content.damaged
         for pid, spans in content.processes.items():
@@ -88,6 +98,30 @@ def _processes(run: Any) -> tuple[list[_Process], int]:
             taken.add(number)  # processes of two machines may have one number
             found.append(_Process(number, rank, spans))
     return found, damaged
+
+
+def _files(run: Any) -> list[_File]:
+    folder = run.path if run.path.is_dir() else run.path.parent
+    return sorted(
+        _File(int(match[1] or 0), path.name, partial(read_spans, path))
+        for path in folder.iterdir()
+        if (match := _NAME.fullmatch(path.name)) and path.suffix == ".jsonl"
+    )
+
+
+def _remote_files(url: str) -> list[_File]:
+    """Return the same of a run on an object store, where a file is a folder of segments, or was copied as it was."""
+    ranks = {int(match[1] or 0) for match in map(_NAME.fullmatch, Remote(url).children()) if match}
+    return [_File(rank, lines_name(SPANS, rank), partial(_fetched, url, rank)) for rank in sorted(ranks)]
+
+
+def _fetched(url: str, rank: int) -> SpanFile:
+    source = RemoteRun(url).source(rank, kind=SPANS)
+    with tempfile.TemporaryDirectory(prefix="trackway-") as folder:
+        path = Path(folder) / lines_name(SPANS, rank)
+        with path.open("wb") as file:
+            file.writelines(source.blocks())
+        return read_spans(path)
 
 
 def _begin(processes: list[_Process], rows: list[dict[str, Any]]) -> float:

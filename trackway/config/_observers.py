@@ -48,7 +48,9 @@ def events_of(value: Any, hooks: Iterable[Any] = ()) -> Any:
     if value is None and not hooks:
         return None
     from trackway.events import EventLogger, EventsConfig
+    from trackway.events._hooks import check_hooks
 
+    hooks = check_hooks(hooks, "hooks")
     if isinstance(value, EventLogger):
         if hooks:
             raise ConfigError("hooks cannot be given beside an EventLogger, which has its own: add them to its `hooks`")
@@ -80,7 +82,9 @@ def ready_events(value: Any, hooks: Iterable[Any]) -> Any:
     from trackway.events._hooks import checked_hook
 
     found: Any = config
-    loaded = tuple(checked_hook(hook, f"events.hooks[{number}]") for number, hook in enumerate(found.hooks))
+    own = len(getattr(events_of(value), "hooks", ()))
+    places = [f"events.hooks[{n}]" if n < own else f"hooks[{n - own}]" for n in range(len(found.hooks))]
+    loaded = tuple(map(checked_hook, found.hooks, places))
     return dataclasses.replace(found, hooks=loaded)
 
 

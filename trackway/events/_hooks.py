@@ -126,8 +126,8 @@ def _name(hook: Any) -> str:
     return str(name).replace("<locals>.", "")[:_MAX_NAME]
 
 
-def check_hooks(hooks: Any) -> tuple[Any, ...]:
-    """Return *hooks* as a tuple; import paths are checked for their form, and imported later.
+def check_hooks(hooks: Any, where: str = "events.hooks") -> tuple[Any, ...]:
+    """Return *hooks*, the value of the option *where*, as a tuple; import paths are checked for their form only.
 
     Raises:
         ConfigError: if it is no list, or an item is no hook.
@@ -135,13 +135,13 @@ def check_hooks(hooks: Any) -> tuple[Any, ...]:
     if isinstance(hooks, str):
         hooks = (hooks,)
     if isinstance(hooks, bytes) or not isinstance(hooks, Iterable):
-        raise ConfigError(f"events.hooks must be a list, each item {_ALLOWED}; got {shown(hooks)}")
+        raise ConfigError(f"{where} must be a list, each item {_ALLOWED}; got {shown(hooks)}")
     found = tuple(hooks)
     for index, hook in enumerate(found):
         if isinstance(hook, str):
-            split_path(hook, f"events.hooks[{index}]")
+            split_path(hook, f"{where}[{index}]")
         else:
-            checked_hook(hook, f"events.hooks[{index}]")
+            checked_hook(hook, f"{where}[{index}]")
     return found
 
 

@@ -60,9 +60,10 @@ class Cursor:
         """Note a row of *step* that ends at the byte *end*."""
         if attempt > self.attempt or self.last is None:
             self.attempt, self.last = attempt, step
-        else:
-            self.last = max(self.last, step)
-        self.highest = self.last if self.highest is None else max(self.highest, self.last)
+        elif step > self.last:
+            self.last = step
+        if self.highest is None or self.last > self.highest:
+            self.highest = self.last
         self.offset = end
         self.rows += 1
 

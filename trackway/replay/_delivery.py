@@ -52,6 +52,7 @@ class Delivery:
         self._on_progress = on_progress
         self._cursor = Cursor()
         self._taker: Taker | None = None
+        self._unsure = False  # whether what an earlier replay handed over, which did not come to its end, has arrived
         self._asked = False
         self._has: _Has = _has_nothing
         self._rewinds = True
@@ -82,6 +83,7 @@ class Delivery:
         """
         self._cursor = self._file.open()
         self._skipped = self._cursor.rows
+        self._unsure = not self._cursor.state and self._cursor != Cursor()
 
     # --- what the run has by now ---
 
@@ -101,7 +103,8 @@ class Delivery:
             self._check(source)
             for row, following in _with_next(self._new_rows(source, last=ended)):
                 if events.next is not None:
-                    self._bring_events(events.with_row(row[0].step, row[0].time, following))
+                    coming = events.with_row(row[0].step, row[0].time, following)
+                    self._bring_events(coming, there=self._has(row[0]))
                 self._bring_row(row)
             self._has, self._rewinds = _has_nothing, True  # what the target says holds for what was there as it said so
             self._bring_events(events.rest())
@@ -127,8 +130,7 @@ class Delivery:
         """Yield the rows behind the cursor, and before them those that the target turns out to lack."""
         rows = steps_together(rows_of(source, self._cursor.offset, last=last))
         first = next(rows, None)
-        unsure = self._cursor.begun and not self._cursor.state
-        if first is None and not (unsure and not self._asked):
+        if first is None and (self._asked or not self._unsure):
             return
         self._ask(source)
         if first is not None:
@@ -144,6 +146,9 @@ class Delivery:
         cursor = self._cursor
         if known is None:
             return
+        if self._unsure:  # of these it does not tell, and to get them twice does no harm
+            cursor.config, cursor.summary, cursor.artifacts = "", "", 0
+            self._bring_config()
         if not cursor.begun:
             if known > 0:  # it got rows by another way than this one
                 begun = attempts_in(source)
@@ -159,15 +164,26 @@ class Delivery:
             self._bring_again(source, known)
 
     def _bring_again(self, source: Source, start: int) -> None:
-        """Deliver rows before the cursor that did not arrive."""
+        """Deliver rows before the cursor that did not arrive, and the events that come with them."""
         cursor = self._cursor
         begun = {attempt: step for attempt, step in attempts_in(source).items() if attempt <= cursor.attempt}
-        for place, end, row in rows_of(source):
-            if end > cursor.offset:
+        with self._stored.events(0) as events:
+            for (place, end, row), following in _with_next(steps_together(rows_of(source))):
+                if end > cursor.offset:
+                    break
+                there = place.step < start or is_superseded(place, begun)
+                self._bring_events_again(events.with_row(place.step, place.time, following), there=there)
+                if not there and self._opened().take_row(row, place):
+                    self._rows += 1
+                    self._skipped -= 1
+            self._bring_events_again(events.rest(), there=False)
+
+    def _bring_events_again(self, events: Iterator[Event], *, there: bool) -> None:
+        for event in events:
+            if event.end > self._cursor.events:
                 return
-            if place.step >= start and not is_superseded(place, begun) and self._opened().take_row(row, place):
-                self._rows += 1
-                self._skipped -= 1
+            if not there and self._opened().take_event(event):
+                self._events += 1
 
     def _bring_row(self, stored: StoredRow) -> None:
         place, end, row = stored
@@ -186,9 +202,9 @@ class Delivery:
         if self._since % _LOOK == 0:
             self._save_if_due()
 
-    def _bring_events(self, events: Iterator[Event]) -> None:
+    def _bring_events(self, events: Iterator[Event], *, there: bool = False) -> None:
         for event in events:
-            if self._opened().take_event(event):
+            if not there and self._opened().take_event(event):
                 self._events += 1
             self._cursor.events = event.end
 

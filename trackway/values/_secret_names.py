@@ -6,7 +6,7 @@ import functools
 import re
 from enum import IntEnum
 
-__all__ = ["Suspicion", "segments", "suspicion", "words"]
+__all__ = ["CHOICES", "Suspicion", "segments", "suspicion", "words"]
 
 
 class Suspicion(IntEnum):
@@ -14,7 +14,7 @@ class Suspicion(IntEnum):
 
     NONE = 0
     WEAK = 1
-    """Names that stand for other things as well: a `token` may be one of a vocabulary."""
+    """Names that stand for other things as well: a `token` may be one of a vocabulary, a `pass` one over the data."""
     STRONG = 2
 
 
@@ -48,8 +48,17 @@ _OF_PASS = _set(
 )
 _OF_TOKENS = _VENDORS | _set("access api auth bearer hf hub oauth personal refresh secret session")
 _PAIRS = frozenset({("connection", "string"), ("conn", "string"), ("conn", "str")})
-_WEAK = frozenset({"token", "pwd", "jwt", "cookie", "cookies", "bearer"})
+_WEAK = frozenset({"token", "pwd", "pass", "auth", "dsn", "jwt", "cookie", "cookies", "bearer"})
 _OF_AUTH = frozenset({"basic", "http", "proxy"})
+_OF_DSN = _OF_PASS | _VENDORS
+
+CHOICES = _set(
+    "all anonymous auto backward basic bearer both cert certificate digest disabled enabled eval first forward gssapi "
+    "iam internal jwt kerberos key last ldap md5 mtls negotiate ntlm oauth oauth1 oauth2 oidc optional pam password "
+    "plain public rbac required saml scram scram-sha-1 scram-sha-256 scram-sha-512 second spnego ssh sso ssl standard "
+    "test tls token train trust val validation x509"
+)
+"""What is chosen under names such as `auth` and `pass` where they name no secret: a method, or a stage."""
 
 # a token after one of these is one of a vocabulary, or a vector of a model
 _NO_TOKEN = _set(
@@ -64,6 +73,16 @@ _NO_TOKEN = _set(
     "sos sot source space special speech src start starting state stop sub subword suffix summary sys system tag "
     "target task text tgt think thinking time timestamp tool total track trainable truncation turn unk unknown "
     "utterance video virtual vision visual vocab with word"
+)
+# a pass after one of these goes through data or a program, or is a filter or a result
+_NO_PASS = _set(
+    "accumulation all back backward band batch bi bwd by check checks codegen color compile compiler cur current data "
+    "debug decode decoder depth did each encode encoder epoch eval evaluation fast final first forward fourth fusion "
+    "fwd generation global graph gradient high hlo id inference inverse jit last late llvm local loop low lowering "
+    "main max min mlir model multi must n name next no num number of one opt optimisation optimization optimizer "
+    "param per post pre prev previous pruning quantization reduce refine refinement render rewrite second shader "
+    "shadow should single slow step sweep test tests third total train training transform two unit val valid "
+    "validation verify warmup will xla"
 )
 # after a name of a secret: it is not the secret, but something about it
 _ABOUT = _set(
@@ -132,6 +151,8 @@ def _noun(parts: list[str]) -> Suspicion:
         return Suspicion.STRONG
     if last == "token" and before in _OF_TOKENS:
         return Suspicion.STRONG
-    if last in _WEAK and not (last == "token" and before in _NO_TOKEN):
-        return Suspicion.WEAK
-    return Suspicion.NONE
+    if last == "dsn" and before in _OF_DSN:
+        return Suspicion.STRONG
+    if (last == "token" and before in _NO_TOKEN) or (last == "pass" and before in _NO_PASS):
+        return Suspicion.NONE
+    return Suspicion.WEAK if last in _WEAK else Suspicion.NONE

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from trackway.values._secret_names import Suspicion
+from trackway.values._secret_names import CHOICES, Suspicion
 
 __all__ = ["is_mark", "is_named_secret", "mark", "without_assigned", "without_known", "without_recognisable"]
 
@@ -56,6 +56,7 @@ def is_guessable(secret: str) -> bool:
 
 _NOTHING = frozenset({"", "none", "null", "nil", "true", "false", "yes", "no", "default", "..."})
 _REFERENCE = re.compile(r"\$\{(?:oc\.env:|env:)?[A-Za-z_][A-Za-z0-9_.]*\}|\$[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[*•]+")
+_AMOUNT = re.compile(r"\d{1,3}|[+-]?\d+\.\d+(?:[eE][+-]?\d+)?|\d+/\d+|\d+(?:\.\d+)?%")
 _VOCABULARY = re.compile(r"[<\[{|].*[>\]}|]", re.DOTALL)
 
 
@@ -68,6 +69,8 @@ def is_named_secret(text: str, sure: Suspicion, name: str = "") -> bool:
     if sure is Suspicion.STRONG:
         return True
     if name.lower().endswith("pwd") and text.startswith(("/", "~", ".")):  # the working directory
+        return False
+    if _AMOUNT.fullmatch(text) or text.lower() in CHOICES:
         return False
     return not (any(map(str.isspace, text)) or _VOCABULARY.fullmatch(text))
 
@@ -174,7 +177,7 @@ def without_known(text: str, secrets: tuple[str, ...]) -> str:
 
 # --- names and values within a text ---------------------------------------------------------------------------------
 
-_HINTS = re.compile("pass|pw|secret|token|key|cred|auth|cookie|jwt|bearer|conn|sig|webhook")
+_HINTS = re.compile("pass|pw|secret|token|key|cred|auth|dsn|cookie|jwt|bearer|conn|sig|webhook")
 _NAMED = re.compile(
     r"""(?P<start>(?<![A-Za-z0-9_.\-])(?P<dash>--?)?(?P<open>\\?["'])?(?P<name>[A-Za-z_][A-Za-z0-9_.\-]{0,80})\\?["']?)"""
     r"""(?P<between>[ \t]{0,3}(?:=>|:=|==|=|:)[ \t]{0,3}|(?(dash)[ \t]{1,3}|(?!)))"""
