@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import jax
@@ -10,7 +9,6 @@ import jax.numpy as jnp
 import pytest
 
 import trackway
-from trackway.store import LocalTracker, read_rows
 from trackway.testing import RecordingTracker
 from trackway.tracker import current_tracker
 
@@ -145,24 +143,3 @@ def test_threads_that_share_a_tracker(tracker):
     assert len(values) == 180
     for start in starts:
         assert [x for x in values if start <= x < start + 1000] == [start + at for at in range(60)]
-
-
-def test_those_that_arrive_together_are_written_together(tmp_path, monkeypatch):
-    """A run directory gets several rows with a write, and has them all, in order, at the end of the block."""
-    write, sizes = os.write, []
-
-    def counted(fd, data):
-        sizes.append(bytes(data).count(b'"x"'))
-        return write(fd, data)
-
-    tracker = LocalTracker(tmp_path / "run")
-    monkeypatch.setattr("trackway.store._writer.os.write", counted)
-    with current_tracker(tracker):
-        x = jnp.float32(0)
-        for _ in range(4):
-            x = run(step_fn, slow(x), 15)
-    assert [(row["_step"], row["x"]) for row in read_rows(tmp_path / "run")] == [(n, float(n)) for n in range(60)]
-    assert sum(sizes) == 60
-    assert len(sizes) <= 30
-    tracker.finish()
-    assert (tracker.report().accepted, tracker.summary()["x"]) == (60, 59.0)

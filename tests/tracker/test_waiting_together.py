@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 
 import pytest
 
+from trackway.store import LocalTracker, read_rows
 from trackway.tracker import Call
+from trackway.tracker._delivery import _fifos, deliver_late, deliver_waiting
 from trackway.tracker._fifo import Fifo, never_waiting
 
 TOGETHER = 16
@@ -304,3 +307,57 @@ def test_rows_of_several_threads(got):
     for letter in "abc":
         own = [name for name in got if name[0] == letter]
         assert own == sorted(own)
+
+
+class Numbers(Rows):
+    """Late rows of a number each, and of whatever else is given for one of them."""
+
+    def __init__(self, name, number, step=None):
+        super().__init__(name)
+        self._call = Call("log", ({name: number},), {"step": step})
+
+    def calls(self):
+        """Return the row."""
+        return [self._call]
+
+
+def test_a_run_directory_writes_them_together(tmp_path, monkeypatch):
+    """What arrives together is written with one call up to a row that is more than numbers, in order, each once."""
+    write, rows_written = os.write, []
+
+    def counted(fd, data):
+        rows_written.extend(rows for rows in [bytes(data).count(b'"_step"')] if rows)
+        return write(fd, data)
+
+    tracker = LocalTracker(tmp_path / "run")
+    values = [1.0, 2, True, None, "text", {"nested": 1.0}, float("nan"), 8.0]
+    waiting = [Numbers("x", value) for value in values]
+    deliver_late(Rows("first"), tracker)  # which never arrives by itself
+    first = _fifos[id(tracker)]._waiting[0].items[0]
+    for rows in waiting:
+        deliver_late(rows, tracker)
+    monkeypatch.setattr("trackway.store._writer.os.write", counted)
+    for rows in (first, *waiting):
+        rows.arrive()
+    deliver_waiting(tracker)
+    found = [(one["_step"], one.get("x", one.get("x/nested"))) for one in read_rows(tmp_path / "run")]
+    assert repr(found[1:]) == repr(list(enumerate([1.0, 2, True, None, "text", {"nested": 1.0}, float("nan"), 8.0], 1)))
+    assert rows_written[0] >= 5
+    assert sum(rows_written) == 9
+    tracker.finish()
+    report = tracker.report()
+    assert (report.accepted, report.delivered, report.failed) == (9, 9, {})
+
+
+def test_a_step_that_is_too_large_costs_no_other_row(tmp_path):
+    """The row that has no step is counted as failed, and those around it are in the file."""
+    tracker = LocalTracker(tmp_path / "run")
+    waiting = [Numbers("x", 1.0, 2**63 - 1), Numbers("x", 2.0), Numbers("x", 3.0, 4)]
+    for rows in waiting:
+        deliver_late(rows, tracker)
+    for rows in waiting:
+        rows.arrive()
+    deliver_waiting(tracker)
+    assert [(one["_step"], one["x"]) for one in read_rows(tmp_path / "run")] == [(2**63 - 1, 1.0), (4, 3.0)]
+    tracker.finish()
+    assert tracker.report().accepted == 2

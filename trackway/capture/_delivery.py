@@ -14,19 +14,18 @@ from jax.extend.backend import backends
 from jax.interpreters import mlir
 
 from trackway import _notices
-from trackway.capture._packing import Layout, Packed, Rows, pack
+from trackway.capture._packing import Layout, Packed, Rows, are_ready, pack, row_of
 from trackway.capture._primitive import Group, set_rules
 from trackway.capture._rewrite import prefix_of
 from trackway.capture._settings import current, failed
 from trackway.errors import CaptureError, FatalTrackerError, TrackwayWarning
-from trackway.tracker._ambient import ambient
+from trackway.tracker._ambient import NOTHING, ambient
 from trackway.tracker._callbacks import defer, set_barrier
 from trackway.tracker._current import Owner, active_tracker, owner, tracker_of
-from trackway.tracker._delivery import deliver_late, send
+from trackway.tracker._delivery import join, send
 from trackway.tracker._dispatch import Call
 from trackway.tracker._fifo import never_waiting
 from trackway.tracker._interface import Tracker
-from trackway.values import Downgrade, Row
 
 __all__ = ["CapturedRows", "Source", "deliver"]
 
@@ -51,10 +50,6 @@ class Source(Protocol):
     @property
     def small(self) -> bool:
         """Whether the buffers take little memory."""
-
-    @property
-    def flat(self) -> bool:
-        """Whether the rows are known to hold nothing but numbers."""
 
     def rows(self) -> Rows:
         """Return the rows, waiting for the buffers."""
@@ -95,26 +90,14 @@ class CapturedRows:
 
     def ready(self) -> bool:
         """Tell whether `calls` would return without waiting."""
-        try:
-            for buffer in self._source.buffers:
-                if not buffer.is_ready():
-                    return False
-        except Exception:
-            return True  # `calls` has the reason
-        return True
+        return are_ready(self._source.buffers)
 
     def calls(self) -> Sequence[Call]:
         """Return one call of `log` for each row."""
         return [self._call(step, values) for step, values in self._source.rows()]
 
     def _call(self, step: int | None, values: dict[str, Any]) -> Call:
-        prefix = self._prefix
-        if prefix:
-            values = {f"{prefix}{name}": value for name, value in values.items()}
-        row = values if type(values) is Row else Row(values)
-        row.flat = self._source.flat
-        if lost := self._source.lost:
-            row.downgrades = tuple([Downgrade(loss.name, loss.reason, lost=True) for loss in lost])
+        row = row_of(values, self._source.lost, self._prefix)
         commit = None
         if step is None:
             step, commit = self._step, self._commit
@@ -140,7 +123,7 @@ def deliver(source: Source, *, step: int | None = None, commit: bool | None = No
     Rows without a step get *step*; None takes that of `at_step`, or of the row that is open when they are delivered.
     """
     state = ambient()
-    if state.muted or not (source.names or source.lost):
+    if state.muted or not (source.buffers or source.lost):
         return
     if state.collector is not None:
         for _, row in source.rows():
@@ -152,7 +135,16 @@ def deliver(source: Source, *, step: int | None = None, commit: bool | None = No
         return
     if step is None and state.step is not None:
         step, commit = state.step, False if commit is None else commit
-    deliver_late(CapturedRows(source, tracker, step, commit, state.prefix), tracker)
+    if (
+        state is NOTHING
+        and type(source) is Packed
+        and step is commit is None
+        and type(tracker).open_step is Tracker.open_step  # it never has a row open
+        and not _accelerated()
+    ):
+        join(source, tracker)
+    else:
+        join(CapturedRows(source, tracker, step, commit, state.prefix), tracker)
 
 
 def _without_tracker(names: tuple[str, ...]) -> None:

@@ -67,11 +67,6 @@ class Logs(Mapping[str, Any]):
         return False
 
     @property
-    def flat(self) -> bool:
-        """Whether the rows are known to hold nothing but numbers."""
-        return False
-
-    @property
     def lost(self) -> tuple[Loss, ...]:
         """The metrics that could not be captured."""
         return self._lost

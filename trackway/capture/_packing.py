@@ -22,10 +22,11 @@ from trackway.capture._collections import Series
 from trackway.capture._kinds import Reduction
 from trackway.capture._primitive import TRACED, Group, Path, Traced, parts
 from trackway.capture._settings import Loss, report
-from trackway.values import Row, to_plain
+from trackway.tracker._dispatch import Call
+from trackway.values import Downgrade, Row, to_plain
 from trackway.values._pending import Unreachable, local_view
 
-__all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "rows_of"]
+__all__ = ["Finished", "Layout", "Packed", "Rows", "are_ready", "finish", "pack", "row_of", "rows_of"]
 
 _SMALL = 1024  # elements up to which an array travels with others, and up to which all of them are little
 _VECTORS = (  # for types of up to 32 bits
@@ -135,20 +136,16 @@ class Layout:
                 slots += own
         return replace(self, metrics=tuple(metrics), slots=tuple(slots))
 
-    @property
-    def flat(self) -> bool:
-        """Whether the rows are known to hold nothing but numbers."""
-        return self._scalars is not None
-
     def rows(self, buffers: Sequence[Any]) -> Rows:
         """Return the rows in *buffers*, which are on the host or are fetched: pairs of a step, if known, and values."""
+        read = self._scalars
+        if read is not None:
+            return read(buffers)
         hosts = [np.asarray(buffer) for buffer in buffers]
-        if self._scalars is not None:
-            return self._scalars(hosts)
         return rows_of(self.metrics, [slot.read(hosts) for slot in self.slots])
 
     @cached_property
-    def _scalars(self) -> Callable[[Sequence[np.ndarray]], Rows] | None:
+    def _scalars(self) -> Callable[[Sequence[Any]], Rows] | None:
         """A short way for the usual case: nothing but numbers that are always there, and one step at most."""
         step = self.metrics[0].step if self.metrics else None
         if not self.metrics or not all(_is_number(metric) and metric.step == step for metric in self.metrics):
@@ -167,19 +164,31 @@ def _is_number(metric: Finished) -> bool:
     return metric.width == 1 + (metric.step is TRACED) and shown_as_is and len(metric.path) == 1
 
 
-def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[np.ndarray]], Rows]:
-    """Return a function that reads one row; *step* is a slot, or the step itself."""
+def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[Any]], Rows]:
+    """Return a function that reads one row out of the buffers; *step* is a slot, or the step itself."""
     takes: list[tuple[int, list[str], Callable[[list[Any]], Sequence[Any]]]] = []
     for buffer in sorted({slot.buffer for slot in slots}):
         own = [name for name, slot in zip(names, slots, strict=True) if slot.buffer == buffer]
         takes.append((buffer, own, _taker([slot.start or 0 for slot in slots if slot.buffer == buffer])))
 
-    def read(hosts: Sequence[np.ndarray]) -> Rows:
+    def read_all(buffers: Sequence[Any]) -> Rows:
+        row = Row(zip(names, np.asarray(buffers[0]).tolist(), strict=False))  # there may be more: a step that is shown
+        row.flat = True
+        return [(step, row)]
+
+    if not isinstance(step, _Slot) and [(slot.buffer, slot.start) for slot in slots] == [
+        (0, number) for number in range(len(slots))
+    ]:
+        return read_all
+
+    def read(buffers: Sequence[Any]) -> Rows:
+        hosts = [np.asarray(buffer) for buffer in buffers]
         row = Row()
         for buffer, own, take in takes:
             row.update(zip(own, take(hosts[buffer].tolist()), strict=True))
         if len(takes) > 1:
             row = Row({name: row[name] for name in names})
+        row.flat = True
         return [(int(hosts[step.buffer][step.start]) if isinstance(step, _Slot) else step, row)]
 
     return read
@@ -300,22 +309,30 @@ def _vector_for(value: Any) -> str | None:
 class Packed:
     """Packed metrics as a result of a compiled function: a tree of the buffers; the layout is static.
 
-    One is made at every call, so that what is asked of it stands in attributes.
+    One is made at every call, in as little time as possible. They are `LateRows` as they stand, for a tracker that
+    keeps no row open, where nothing surrounds the call.
     """
 
-    __slots__ = ("buffers", "layout", "lost", "names", "small")
+    __slots__ = ("buffers", "layout", "lost", "small")
 
     def __init__(self, layout: Layout, buffers: Sequence[Any]) -> None:
         self.layout = layout
         self.buffers = buffers
         self.lost = layout.lost
-        self.names = layout.names
         self.small = layout.small
 
     @property
-    def flat(self) -> bool:
-        """Whether the rows are known to hold nothing but numbers."""
-        return self.layout.flat
+    def names(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return self.layout.names
+
+    def ready(self) -> bool:
+        """Tell whether `calls` would return without waiting."""
+        return are_ready(self.buffers)
+
+    def calls(self) -> Sequence[Call]:
+        """Return one call of `log` for each row."""
+        return [Call.of_row(row_of(values, self.lost), step, None) for step, values in self.rows()]
 
     def rows(self) -> Rows:
         """Return the rows, waiting for the buffers; a metric that is spread over several processes is left out."""
@@ -332,6 +349,35 @@ class Packed:
             report(loss)
         self.lost = (*self.layout.lost, *missing)
         return layout.rows([np.zeros(0) if number in away else one for number, one in enumerate(self.buffers)])
+
+
+def are_ready(buffers: Sequence[Any]) -> bool:
+    """Tell whether *buffers* can be had without waiting; also where that fails, for whoever asks for them is told."""
+    try:
+        for buffer in buffers:
+            if not buffer.is_ready():
+                return False
+    except Exception:
+        return True
+    return True
+
+
+def row_of(values: dict[str, Any], lost: tuple[Any, ...] = (), prefix: str = "") -> Row:
+    """Return the row of *values* as `rows` gives them, with *prefix* before the names.
+
+    Args:
+        values: Numbers and the like.
+        lost: Metrics that are missing in it, each a `Loss`.
+        prefix: Goes before every name.
+    """
+    if type(values) is Row and not prefix:
+        row = values
+    else:
+        row = Row({f"{prefix}{name}": value for name, value in values.items()} if prefix else values)
+        row.flat = type(values) is Row and values.flat
+    if lost:
+        row.downgrades = tuple([Downgrade(loss.name, loss.reason, lost=True) for loss in lost])
+    return row
 
 
 def _unreachable(buffer: Any) -> str | None:

@@ -22,27 +22,23 @@ class OpenSpans:
 
     Attributes:
         waiting: They, in order; for a look whether there are any.
+        many: How many of them should be summed up.
     """
 
     def __init__(self, rows: OpenRows) -> None:
         """Hold none."""
         self._rows = rows
         self.waiting: deque[tuple[str, float]] = deque()
-        self._most = _MAX
+        self.many = _MAX
         self.put: Callable[[tuple[str, float]], None] = self.waiting.append
         """Takes name and seconds, in time that does not show beside what a span measures."""
 
     def __len__(self) -> int:
         return len(self.waiting)
 
-    @property
-    def are_many(self) -> bool:
-        """Whether so many wait that they should be summed up."""
-        return len(self.waiting) >= self._most
-
     def rest(self) -> None:
         """Take those that wait now for few."""
-        self._most = max(_MAX, 2 * len(self.waiting))
+        self.many = max(_MAX, 2 * len(self.waiting))
 
     def added_to(self, row: Row, step: int | None, *, last: bool = False) -> Row:
         """Add what waits to the open row; where none is open, return *row*, which begins one at *step*, with it.

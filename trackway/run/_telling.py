@@ -58,8 +58,9 @@ class TellingRun(ReadableRun):
             self._spans_in_line += 1
             self._submit(Call("log_span", (span,)))
         else:
-            self._core.spans.put((span.name, span.seconds))
-            if self._core.spans.are_many:
+            spans = self._core.spans
+            spans.put((span.name, span.seconds))
+            if len(spans.waiting) >= spans.many:
                 self._core.fold_spans()
         if self.store is not None:
             self.store.log_span(span)

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from trackway.store._record_tracker import RecordTracker
 from trackway.store._records import Records
 from trackway.store._ticker import Ticker
 from trackway.store._writer import LineWriter
-from trackway.tracker import Ledger, Lifecycle, Report, check_step, process_rank
+from trackway.tracker import Call, Ledger, Lifecycle, Report, check_step, process_rank
 from trackway.tracker._backlog import Place
 from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._row_time import begun_at
@@ -203,22 +204,27 @@ class LocalTracker(RecordTracker):
         if self._rows.said.waiting:
             self._rows.said.tell()
 
-    def log_followed(self, metrics: Row, *, step: int | None = None, commit: bool | None = None) -> None:
-        """Take a row of several that come at once, which are written a few at a time: the last one comes by `log`.
+    def take_rows(self, calls: deque[Call]) -> None:
+        """Make calls of `log` that come together, each as `log` does, and have their rows written with one call.
+
+        Each is taken off *calls* once it is made, from the left on. The first one that brings more than numbers, and
+        all after it, are left.
 
         Raises:
-            StepError: if *step* is not an integer.
+            StepError: if the step of the first one that is left does not fit in 64 bits.
         """
-        if self._shut or not metrics or metrics.pending:
-            self.log(metrics, step=step, commit=commit)
+        if self._shut:
             return
-        if metrics.downgrades:
-            self._ledger.count_downgrades(metrics)
+        output, begun = self._output, begun_at()
         with self._lock:
-            number = check_step(self._output.next_step if step is None else step)
-            has_news = self._output.append(number or 0, begun_at(), metrics)
-        if has_news:
-            self.tell()
+            while calls:
+                row, step = calls[0].payload, calls[0].kwargs.get("step")
+                if not row or not row.flat or row.downgrades or calls[0].method != "log" or calls[0].pending:
+                    break
+                output.take(check_step(output.next_step) or 0 if step is None else step, begun, row)
+                calls.popleft()
+            output.write_batch()
+        self.tell()
 
     @property
     def append(self) -> Callable[[int, float, Row], bool]:

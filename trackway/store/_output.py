@@ -144,8 +144,23 @@ class Output:
         """Take one row that a run has committed; see `LocalTracker.append`.
 
         It is written at once where rows are rare, and a few at a time where they follow one another quickly: then the
-        call to the operating system would be a third of what a row costs. Where Ctrl+C comes in the midst of it, the
-        row is taken if it is `latest`.
+        call to the operating system would be a third of what a row costs.
+        """
+        self.take(step, begun, row)
+        now = time.monotonic()
+        if len(self._batch) < _BATCH and now < self._written + _AT_ONCE:
+            return False
+        self._written = now
+        self.write_batch()
+        return bool(self.refused) or self.rows.said.waiting
+
+    def take(self, step: int, begun: float, row: Row) -> None:
+        """Take one row that is not empty, to be written by `write_batch`, or a fifth of a second later.
+
+        Where Ctrl+C comes in the midst of it, the row is taken if it is `latest`.
+
+        Raises:
+            StepError: if *step* does not fit in 64 bits.
         """
         kept = self.media.store(row, step) if row.has_media else row
         if not self._begun:
@@ -155,12 +170,6 @@ class Output:
         self.next_step = step + 1
         self.latest = row
         self._batch.append((step, begun, kept))
-        now = time.monotonic()
-        if len(self._batch) < _BATCH and now < self._written + _AT_ONCE:
-            return False
-        self._written = now
-        self.write_batch()
-        return bool(self.refused) or self.rows.said.waiting
 
     def write_batch(self) -> None:
         """Write the rows that were taken; the caller holds the lock."""
@@ -196,16 +205,17 @@ class Output:
         made, taken = [], []
         begin = offset = self.rows.offset + self._made_bytes
         for step, begun, row in batch:
-            head = {"_step": step, "_time": begun}
+            line_of: dict[str, Any] = {"_step": step, "_time": begun}
             if self.attempt > 1:
-                head["_attempt"] = self.attempt
+                line_of["_attempt"] = self.attempt
             is_patch = highest is not None and step <= highest
             if is_patch:
-                head["_patch"] = True
+                line_of["_patch"] = True
             else:
                 highest = step
             try:
-                line = b"%b,%b\n" % (orjson.dumps(head)[:-1], encode(row)[1:])  # a committed row is never empty
+                line_of.update(row)
+                line = encode(line_of) + b"\n"
             except Exception as error:
                 self._ledger.fail("log", error, _CURE)
                 continue

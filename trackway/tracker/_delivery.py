@@ -7,7 +7,9 @@ there, save for `flush` and `finish`, which deliver it first.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, final
 
@@ -23,7 +25,7 @@ from trackway.tracker._interface import Tracker
 from trackway.tracker._isolation import Isolation
 from trackway.tracker._steps import PendingStep
 
-__all__ = ["adopt", "commit_open", "deliver_late", "deliver_waiting", "put", "send", "settle"]
+__all__ = ["adopt", "commit_open", "deliver_late", "deliver_waiting", "join", "put", "send", "settle"]
 
 _isolation = Isolation()
 _fifos: dict[int, Fifo] = {}  # by identity: a tracker need not be hashable
@@ -72,8 +74,16 @@ def deliver_late(rows: LateRows, tracker: Tracker) -> None:
     Raises:
         FatalTrackerError: from a tracker that is required, for rows that were ready.
     """
-    if ambient().muted:
-        return
+    if not ambient().muted:
+        join(rows, tracker)
+
+
+def join(rows: LateRows, tracker: Tracker) -> None:
+    """Do so, under `mute` too, in as little time as possible.
+
+    Raises:
+        FatalTrackerError: from a tracker that is required, for rows that were ready.
+    """
     if DEFERRED:
         raise_deferred()
     fifo = _fifos.get(id(tracker))
@@ -162,7 +172,13 @@ def _fifo_of(tracker: Tracker) -> Fifo:
                 assert target is not None  # what waits keeps it
                 return _isolation.call(call, target)
 
-            _alive[key], _fifos[key] = alive, Fifo(deliver)
+            def deliver_rows(calls: deque[Call]) -> None:
+                take_rows = getattr(alive(), "take_rows", None)
+                if take_rows is not None:
+                    with contextlib.suppress(Exception):  # what is left is made one by one, where failures are counted
+                        take_rows(calls)
+
+            _alive[key], _fifos[key] = alive, Fifo(deliver, deliver_rows)
         return _fifos[key]
 
 

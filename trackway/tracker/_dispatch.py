@@ -61,10 +61,9 @@ class Call:
         pending: Whether a value or the step is still on a device, or was when the call was made up.
         shared: Whether several trackers get the call, so that each needs a payload of its own.
         origin: Where a store has the row that the call brings; None where none has it.
-        followed: Whether it brings a row after which further ones come at once, so that who writes may wait for them.
     """
 
-    __slots__ = ("_resolved", "args", "followed", "kwargs", "method", "origin", "payload", "pending", "shared")
+    __slots__ = ("_resolved", "args", "kwargs", "method", "origin", "payload", "pending", "shared")
 
     def __init__(self, method: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Make up a call of *method*; raises what `check_step` and `normalise` raise."""
@@ -76,7 +75,7 @@ class Call:
                 kwargs["step"] = check_step(kwargs["step"])
         self.method = method
         self.payload: Row | None = None
-        self.shared = self.followed = False
+        self.shared = False
         self.origin: Place | None = None
         self._resolved: Call | None = None
         position, name = _PAYLOADS.get(method, (None, None))
@@ -101,8 +100,7 @@ class Call:
         """
         call = cls.__new__(cls)
         call.pending = type(step) is PendingStep
-        call.method, call.args, call.payload, call.origin = "log", (row,), row, None
-        call.shared = call.followed = False
+        call.method, call.args, call.payload, call.shared, call.origin = "log", (row,), row, False, None
         call.kwargs = {"step": step if call.pending else check_step(step), "commit": commit}
         call._resolved = None  # noqa: SLF001 - of the same class
         return call
@@ -128,8 +126,6 @@ class Call:
         if call.shared and call.payload is not None:
             # a tracker that changes the mapping it was given must not change it for its neighbours
             call = call.with_payload(call.payload.copy())
-        if call.followed and (log_followed := getattr(tracker, "log_followed", None)) is not None:
-            return log_followed(*call.args, **call.kwargs)
         return getattr(tracker, call.method)(*call.args, **call.kwargs)
 
     def resolved(self) -> Call:
@@ -151,7 +147,6 @@ class Call:
         """Return the call with its payload replaced by *row*."""
         call = Call.__new__(Call)
         call.method, call.payload, call.shared, call.origin = self.method, row, self.shared, self.origin
-        call.followed = self.followed
         call.pending = row.pending or type(self.kwargs.get("step")) is PendingStep
         call._resolved = None  # noqa: SLF001 - of the same class
         call.args = tuple([row if value is self.payload else value for value in self.args])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -43,7 +44,10 @@ class LateRows(Protocol):
         """Tell whether `calls` would return without waiting. Must not raise."""
 
     def calls(self) -> Sequence[Call]:
-        """Return the calls that bring the rows, waiting for them if need be; asked once. Must not raise."""
+        """Return the calls that bring the rows, waiting for them if need be. Must not raise.
+
+        Asked once, and once more where Ctrl+C came before they were delivered.
+        """
 
 
 Item: TypeAlias = Call | LateRows
@@ -66,7 +70,20 @@ class _Waiting:
         since: When the first item was put.
     """
 
-    __slots__ = ("_arrived", "_awaited", "_calls", "depth", "done", "heavy", "items", "keep", "open", "since", "small")
+    __slots__ = (
+        "_arrived",
+        "_awaited",
+        "_calls",
+        "_is_whole",
+        "depth",
+        "done",
+        "heavy",
+        "items",
+        "keep",
+        "open",
+        "since",
+        "small",
+    )
 
     def __init__(self, item: Item, depth: int, keep: object, *, joinable: bool) -> None:
         self.items: list[Item] = [item]
@@ -77,6 +94,7 @@ class _Waiting:
         self._awaited: Sequence[Any] = item.waits_for() if isinstance(item, Call) else self.items
         self._arrived = 0  # of those, as far as it is known
         self._calls: list[deque[Call]] = []
+        self._is_whole = False  # whether the first of those has the calls of all items
         self.heavy = bool(self._awaited)
         self.small = not isinstance(item, Call) and item.small
         self.open = joinable and self.small
@@ -93,10 +111,19 @@ class _Waiting:
                 return True
         return False
 
-    def calls(self) -> Iterator[deque[Call]]:
-        """Yield the calls still to be made for each item, waiting for their values; who makes one takes it off."""
+    def calls(self, *, together: bool) -> Iterator[deque[Call]]:
+        """Yield the calls still to be made, waiting for their values; who makes one takes it off.
+
+        They come item by item; all at once if *together*, and nothing has to be waited for.
+        """
         with _gate:
             self.open = False
+        if together and len(self.items) > 1 and not self._calls and self.ready():
+            self._calls.append(deque(itertools.chain.from_iterable(map(_resolved, self.items))))
+            self._is_whole = True
+        if self._is_whole:
+            yield self._calls[0]
+            return
         for number, item in enumerate(self.items):
             if number == len(self._calls):  # not so after an interrupt, so that nothing is lost by one
                 self._calls.append(deque(_resolved(item)))
@@ -146,6 +173,8 @@ class Fifo:
     Args:
         deliver: Makes one call. `FatalTrackerError` and `TrackerFinishError` reach the caller of `put` or `drain` once
             everything else that was due is delivered; other exceptions do at once, and the next call goes on.
+        deliver_rows: Makes several calls that come together, from the left on as far as it can, and takes each off when
+            that is done; raises nothing but what interrupts. The others are made one by one.
         max_pending_rows: Rows with values on a device that may wait; with more, `put` waits for the oldest. Of rows
             that are `small`, eight times as many.
         busy: Tells whether the thread is in the midst of something that a delivery by another one waits for. Then
@@ -155,11 +184,13 @@ class Fifo:
     def __init__(
         self,
         deliver: Callable[[Call], Any],
+        deliver_rows: Callable[[deque[Call]], None] | None = None,
         *,
         max_pending_rows: int = MAX_PENDING_ROWS,
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._deliver = deliver
+        self._deliver_rows = deliver_rows
         self._busy = busy
         self._max = max_pending_rows
         self._waiting: deque[_Waiting] = deque()
@@ -317,12 +348,11 @@ class Fifo:
         """Make the calls of *first*, then take it off; until then what is logged lines up behind it."""
         self._depth = first.depth
         error = None
-        left = len(first.items)
-        for calls in first.calls():
-            left -= 1
+        for calls in first.calls(together=self._deliver_rows is not None):
+            if len(calls) > 1 and self._deliver_rows is not None:
+                self._deliver_rows(calls)
             while calls:
                 call = calls.popleft()  # before it is made: one that is interrupted must not be made twice
-                call.followed = bool(left or calls) and call.method == "log"
                 try:
                     self._deliver(call)
                 except (FatalTrackerError, TrackerFinishError) as stop:
