@@ -110,3 +110,54 @@ def test_a_callback_runs_on_the_thread_that_logged(tmp_path: Path, monkeypatch: 
             assert thread.is_alive()
         thread.join(WAIT)
     assert seen.index(1) < seen.index("returned")
+
+
+def test_rows_are_left_to_a_thread_that_waits_for_its_turn_too(tmp_path: Path) -> None:
+    """Who comes while another one waits does not wait as well, and its row is there for whoever reads."""
+    with trackway.start(dir=tmp_path, run_id="run") as run:
+        first = threading.Thread(target=run.log, args=({"first": 0},))
+        with run._core.lock:
+            first.start()
+            while not run._core._expected:
+                first.join(0.001)
+            second = threading.Thread(target=run.log, args=({"second": 1},))
+            second.start()
+            second.join(WAIT)
+            assert not second.is_alive()
+            assert run.summary["second"] == 1
+        first.join(WAIT)
+        assert run.report().rows == 2
+    assert [set(row) - {"_step", "_time"} for row in read_rows(tmp_path / "run")] == [{"second"}, {"first"}]
+
+
+def test_every_thread_reads_what_it_has_logged(tmp_path: Path) -> None:
+    """Whoever writes a row, the thread that logged it finds it in summary and history at once."""
+    missed = []
+    with trackway.start(dir=tmp_path, run_id="run") as run:
+
+        def work(name: str) -> None:
+            for number in range(100):
+                run.log({name: number})
+                if run.summary[name] != number or run.history(None, metrics=name)[-1][name] != number:
+                    missed.append((name, number))
+
+        threads = [threading.Thread(target=work, args=(f"thread{number}",)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT)
+    assert missed == []
+    assert len(read_rows(tmp_path / "run")) == 400
+
+
+def test_a_left_row_that_cannot_be_made_stands_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step beyond 64 bits is counted, reaches no other thread, and the rows behind it are made."""
+    with trackway.start(dir=tmp_path, run_id="run") as run:
+        held = Held(run, monkeypatch)
+        with held:
+            run.log({"last": 1}, step=2**63 - 1)
+            run.log({"beyond": 1})
+            run.log({"beyond": 2})
+        run.log({"after": 1}, step=2**63 - 1)
+        assert run.report().run.failed == {"log": 1}
+    assert "after" in read_rows(tmp_path / "run")[-1]

@@ -75,6 +75,7 @@ class Core:
         self._resumed = last is not None
         self._merging = 0  # the thread that is at it, if any
         self._calls: deque[_Call] = deque()
+        self._expected: list[None] = []  # one for each thread that waits for its turn
         self._sensitive = policy == "error"  # who logs has to see whether that is an error
         self._afterwards: deque[Callable[[], None]] = deque()
         self._depth = 0
@@ -100,7 +101,7 @@ class Core:
         try:
             call = (method, row, step, commit)
             if not self._lock.acquire(blocking=False):
-                if self._merging and self._is_left(call):
+                if (self._merging or self._expected) and self._is_left(call):
                     return
                 if not self._wait_turn():
                     self._calls.append(call)  # for the thread that has the turn
@@ -133,16 +134,16 @@ class Core:
                 self._go_on()
 
     def _is_left(self, call: _Call) -> bool:
-        """Leave *call* to the thread that is merging, if nobody would see that it is a moment late or made there.
+        """Leave *call* to the thread that is merging, or about to, if nobody sees that it is made there, later.
 
-        Threads that log all at once would wake one another for every row. One that waits for the lock afterwards, to
-        read or to end the run, finds the call done.
+        Threads that log all at once would wake one another for every row: one that waited has the lock long before it
+        has the interpreter. Who reads what was logged, or ends the run, has such calls made first.
         """
         seen = self._sensitive or self.notifier.sinks or self._observe is not None
         if call[0] != "log" or seen or len(self._calls) >= _MAX_LEFT:
             return False
         self._calls.append(call)
-        if not self._merging:  # it may not have looked again; one that still has the mark will
+        if not (self._merging or self._expected):  # it may not have looked again; one that still has the mark will
             with self._lock:
                 self._merge_rest()
         return True
@@ -153,16 +154,33 @@ class Core:
             self._merging = threading.get_ident()
             try:
                 while self._calls:
-                    self._merge(*self._calls[0])
-                    self._calls.popleft()
+                    try:
+                        self._merge(*self._calls[0])  # which stays there where Ctrl+C comes meanwhile
+                    except Exception as error:
+                        self._calls.popleft()
+                        if self._sensitive:
+                            raise
+                        self.ledger.fail("log", error, _CURE)  # of another thread, as good as always
+                    else:
+                        self._calls.popleft()
             finally:
                 self._merging = 0
 
+    def settle(self) -> None:
+        """Have all calls made that have returned."""
+        if self._calls and self._merging != threading.get_ident():
+            with self._lock:
+                self._merge_rest()
+
     def _wait_turn(self) -> bool:
         """Wait for the lock; False in a signal handler, which may have interrupted what its holder waits for."""
-        if threading.get_ident() != threading.main_thread().ident:  # where no handler ever runs
-            return self._lock.acquire()
-        return self._lock.acquire(timeout=_SOON) or (not in_signal_handler() and self._lock.acquire())
+        self._expected.append(None)
+        try:
+            if threading.get_ident() != threading.main_thread().ident:  # where no handler ever runs
+                return self._lock.acquire()
+            return self._lock.acquire(timeout=_SOON) or (not in_signal_handler() and self._lock.acquire())
+        finally:
+            self._expected.pop()  # before it looks what was left to it
 
     def _merge(self, method: str, row: Row, step: int | None, commit: bool | None) -> None:
         rows = self._rows
@@ -300,8 +318,7 @@ class Core:
             self.ledger.fail("alerts", error, _CURE)
         if self._store is not None:
             self._store.rewind(step)
-        begun = Committed(step, 0.0, Row())
-        self.notifier.put(begun, [lambda row: self._on_rewind(row.step)])  # in its place among the rows
+        self.notifier.put(Committed(step, 0.0, Row()), [lambda row: self._on_rewind(row.step)])  # in its place
 
     @property
     def open_step(self) -> int | None:
@@ -378,5 +395,6 @@ class Core:
         self._calls.clear()
         self.spans.clear()
         self._afterwards.clear()
+        self._expected.clear()
         self._merging = self._depth = 0
         self.notifier.forget()

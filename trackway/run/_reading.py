@@ -100,6 +100,7 @@ class ReadableRun(ForwardingTracker):
 
     def report(self) -> RunReport:
         """Return what became of the rows so far."""
+        self._core.settle()
         return RunReport(
             self.run_id,
             self._state,

@@ -329,6 +329,7 @@ class Run(TellingRun):
         with self._core.whole():
             wait_for_callbacks()
             self._fifo.drain(block=True)
+            self._core.settle()
 
     def _close_rows(self) -> None:
         compare()
