@@ -221,7 +221,8 @@ class LocalTracker(RecordTracker):
                 row, step = calls[0].payload, calls[0].kwargs.get("step")
                 if not row or not row.flat or row.downgrades or calls[0].method != "log" or calls[0].pending:
                     break
-                output.take(check_step(output.next_step) or 0 if step is None else step, begun, row)
+                if output.latest is not row:  # as it would be where Ctrl+C came before it was taken off
+                    output.take(check_step(output.next_step) or 0 if step is None else step, begun, row)
                 calls.popleft()
             output.write_batch()
         self.tell()
