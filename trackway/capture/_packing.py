@@ -100,7 +100,8 @@ class _Slot:
         return flat.astype(bool) if self.is_bool else flat
 
 
-Rows = list[tuple[int | None, dict[str, Any]]]
+Rows = Sequence[tuple[int | None, dict[str, Any]]]
+_PlainRows = Sequence[tuple[int | None, Row]]
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Layout:
         return rows_of(self.metrics, [slot.read(hosts) for slot in self.slots])
 
     @cached_property
-    def _scalars(self) -> Callable[[Sequence[Any]], Rows] | None:
+    def _scalars(self) -> Callable[[Sequence[Any]], _PlainRows] | None:
         """A short way for the usual case: nothing but numbers that are always there, and one step at most."""
         step = self.metrics[0].step if self.metrics else None
         if not self.metrics or not all(_is_number(metric) and metric.step == step for metric in self.metrics):
@@ -164,14 +165,14 @@ def _is_number(metric: Finished) -> bool:
     return metric.width == 1 + (metric.step is TRACED) and shown_as_is and len(metric.path) == 1
 
 
-def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[Any]], Rows]:
+def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[Any]], _PlainRows]:
     """Return a function that reads one row out of the buffers; *step* is a slot, or the step itself."""
     takes: list[tuple[int, list[str], Callable[[list[Any]], Sequence[Any]]]] = []
     for buffer in sorted({slot.buffer for slot in slots}):
         own = [name for name, slot in zip(names, slots, strict=True) if slot.buffer == buffer]
         takes.append((buffer, own, _taker([slot.start or 0 for slot in slots if slot.buffer == buffer])))
 
-    def read_all(buffers: Sequence[Any]) -> Rows:
+    def read_all(buffers: Sequence[Any]) -> _PlainRows:
         row = Row(zip(names, np.asarray(buffers[0]).tolist(), strict=False))  # there may be more: a step that is shown
         row.flat = True
         return [(step, row)]
@@ -181,7 +182,7 @@ def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callab
     ]:
         return read_all
 
-    def read(buffers: Sequence[Any]) -> Rows:
+    def read(buffers: Sequence[Any]) -> _PlainRows:
         hosts = [np.asarray(buffer) for buffer in buffers]
         row = Row()
         for buffer, own, take in takes:
@@ -332,6 +333,12 @@ class Packed:
 
     def calls(self) -> Sequence[Call]:
         """Return one call of `log` for each row."""
+        read = self.layout._scalars  # noqa: SLF001 - of this module; the usual row, with nothing in between
+        if read is not None and not self.lost:
+            try:
+                return [Call.of_row(row, step, None) for step, row in read(self.buffers)]
+            except RuntimeError:  # `rows` knows what can be done
+                pass
         return [Call.of_row(row_of(values, self.lost), step, None) for step, values in self.rows()]
 
     def rows(self) -> Rows:

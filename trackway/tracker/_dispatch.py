@@ -101,7 +101,7 @@ class Call:
         call = cls.__new__(cls)
         call.pending = type(step) is PendingStep
         call.method, call.args, call.payload, call.shared, call.origin = "log", (row,), row, False, None
-        call.kwargs = {"step": step if call.pending else check_step(step), "commit": commit}
+        call.kwargs = {"step": step if step is None or call.pending else check_step(step), "commit": commit}
         call._resolved = None  # noqa: SLF001 - of the same class
         return call
 
