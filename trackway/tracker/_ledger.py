@@ -113,7 +113,8 @@ class Ledger:
     def _count(self, kind: str, key: str, reason: str, amount: int = 1) -> None:
         with self._lock:
             self._counts[kind][reason] += amount
-        self._say(key, reason, f"{self.name}: {key}: {kind}: {reason}")
+        if (key, reason) not in self._said:
+            self._say(key, reason, f"{self.name}: {key}: {kind}: {reason}")
 
     def _say(self, key: str, reason: str, message: str, error: BaseException | None = None) -> None:
         if (key, reason) in self._said:  # as nearly always
