@@ -7,6 +7,7 @@ import threading
 import pytest
 from alert_rows import WAIT, Rows
 
+import trackway
 from trackway.alerts._engine import RuleEngine
 
 
@@ -67,3 +68,10 @@ def test_names_that_are_noted_are_bounded():
     for step in range(100):
         engine.observe(step, float(step), {f"{step}/{number}": 1.0 for number in range(2000)})
     assert len(engine._names) == 1000
+
+
+def test_a_run_that_only_starts_says_nothing_of_its_metrics(tmp_path, caplog):
+    """Where no row came, at the check of the rules before the start too, no metric is called missing."""
+    with trackway.start(dir=tmp_path, run_id="run", alerts=["loss > 5"]):
+        assert caplog.messages == []
+    assert "rules read metrics" not in caplog.text

@@ -73,7 +73,9 @@ class RuleEngine:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Those of which there was no number yet: perhaps they are misspelt."""
+        """Those of which no row had a number: perhaps they are misspelt. None before the first row."""
+        if self._early == _EARLY:
+            return ()
         return tuple(
             dict.fromkeys(points.name for points in self._points.values() if points.value is None and not points.seen)
         )
