@@ -20,7 +20,6 @@ from trackway.values import (
     Row,
     Table,
     Text,
-    _secret_values,
     normalise,
     redacted_text,
     redaction_policy,
@@ -31,6 +30,7 @@ from trackway.values._secret_names import Suspicion, suspicion
 from trackway.values._secret_texts import is_mark, mark
 
 POLICY = RedactionPolicy()
+pytestmark = pytest.mark.usefixtures("default_policy")
 LONG = "q7Rz2mK9xW4vB8nT1pLd"
 FORMS = (
     "sk-" + "Ab3dEf6hIj9kLm2nOp5q",
@@ -62,15 +62,6 @@ HARMLESS = (
     "authority",
     "compass", "lr", "model/name", "optimizer.betas", "attention/key/kernel", "query_key_norm", "encoder_token_type",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _default_policy():
-    before = set_redaction(True)
-    _secret_values._learnt.clear()
-    yield
-    _secret_values._learnt.clear()
-    set_redaction(before)
 
 
 @pytest.mark.parametrize("name", SECRET)

@@ -4,10 +4,11 @@ import sys
 
 import pytest
 
-from trackway.values import _secret_values, normalise, redacted_text, set_redaction
+from trackway.values import normalise, redacted_text
 from trackway.values._redact import redacted_command
 from trackway.values._secret_names import Suspicion, suspicion
 
+pytestmark = pytest.mark.usefixtures("default_policy")
 LONG = "q7Rz2mK9xW4vB8nT1pLd"
 WEAK = (
     "pass", "PASS", "app_pass", "MY_SERVICE_PASS", "servicePass", "service-pass", "login.pass", "pass_old", "pass2",
@@ -27,15 +28,6 @@ HARMLESS = (
     "auth_url", "auth_provider", "auth_enabled", "SSH_AUTH_SOCK", "XAUTHORITY", "SSH_ASKPASS", "GIT_ASKPASS",
     "PASS_MAX_DAYS", "dsn_weight", "dsns", "dsn_env", "dsnet", "adsn",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _default_policy():
-    before = set_redaction(True)
-    _secret_values._learnt.clear()
-    yield
-    _secret_values._learnt.clear()
-    set_redaction(before)
 
 
 @pytest.mark.parametrize("name", [*WEAK, *STRONG])
