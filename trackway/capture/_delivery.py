@@ -22,7 +22,7 @@ from trackway.errors import CaptureError, FatalTrackerError, TrackwayWarning
 from trackway.tracker._ambient import NOTHING, ambient
 from trackway.tracker._callbacks import defer, set_barrier
 from trackway.tracker._current import Owner, active_tracker, owner, tracker_of
-from trackway.tracker._delivery import join, send
+from trackway.tracker._delivery import join, keeps_rows_open, send
 from trackway.tracker._dispatch import Call
 from trackway.tracker._fifo import never_waiting
 from trackway.tracker._interface import Tracker
@@ -139,7 +139,7 @@ def deliver(source: Source, *, step: int | None = None, commit: bool | None = No
         state is NOTHING
         and type(source) is Packed
         and step is commit is None
-        and type(tracker).open_step is Tracker.open_step  # it never has a row open
+        and not keeps_rows_open(tracker)
         and not _accelerated()
     ):
         join(source, tracker)

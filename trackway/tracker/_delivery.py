@@ -25,7 +25,17 @@ from trackway.tracker._interface import Tracker
 from trackway.tracker._isolation import Isolation
 from trackway.tracker._steps import PendingStep
 
-__all__ = ["adopt", "commit_open", "deliver_late", "deliver_waiting", "join", "put", "send", "settle"]
+__all__ = [
+    "adopt",
+    "commit_open",
+    "deliver_late",
+    "deliver_waiting",
+    "join",
+    "keeps_rows_open",
+    "put",
+    "send",
+    "settle",
+]
 
 _isolation = Isolation()
 _fifos: dict[int, Fifo] = {}  # by identity: a tracker need not be hashable
@@ -161,6 +171,14 @@ def put(item: Item, tracker: Tracker, *, lazily: bool = False) -> None:
             wake()
 
 
+def keeps_rows_open(tracker: Tracker) -> bool:
+    """Tell whether *tracker* may have a row open that a later row without a step joins.
+
+    Then what a row of compiled code becomes is known once all before it are delivered, and not earlier.
+    """
+    return type(tracker).open_step is not Tracker.open_step
+
+
 def _fifo_of(tracker: Tracker) -> Fifo:
     key = id(tracker)
     with _lock:
@@ -173,12 +191,13 @@ def _fifo_of(tracker: Tracker) -> Fifo:
                 return _isolation.call(call, target)
 
             def deliver_rows(calls: deque[Call]) -> None:
-                take_rows = getattr(alive(), "take_rows", None)
-                if take_rows is not None:
-                    with contextlib.suppress(Exception):  # what is left is made one by one, where failures are counted
-                        take_rows(calls)
+                target = alive()
+                assert target is not None
+                with contextlib.suppress(Exception):  # what is left is made one by one, where failures are counted
+                    target.take_rows(calls)  # type: ignore[attr-defined]
 
-            _alive[key], _fifos[key] = alive, Fifo(deliver, deliver_rows)
+            takes_rows = hasattr(tracker, "take_rows") and not keeps_rows_open(tracker)
+            _alive[key], _fifos[key] = alive, Fifo(deliver, deliver_rows if takes_rows else None)
         return _fifos[key]
 
 

@@ -174,7 +174,8 @@ class Fifo:
         deliver: Makes one call. `FatalTrackerError` and `TrackerFinishError` reach the caller of `put` or `drain` once
             everything else that was due is delivered; other exceptions do at once, and the next call goes on.
         deliver_rows: Makes several calls that come together, from the left on as far as it can, and takes each off when
-            that is done; raises nothing but what interrupts. The others are made one by one.
+            that is done; raises nothing but what interrupts. The others are made one by one. Only where no call depends
+            on what those before it have done: all are asked for before the first is made.
         max_pending_rows: Rows with values on a device that may wait; with more, `put` waits for the oldest. Of rows
             that are `small`, eight times as many.
         busy: Tells whether the thread is in the midst of something that a delivery by another one waits for. Then
