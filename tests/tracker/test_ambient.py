@@ -306,11 +306,11 @@ def test_late_rows_under_mute_are_dropped(tracker):
         names = ("a",)
         small = False
 
-        def ready(self):
+        def calls(self):
             """Fail the test."""
             raise AssertionError
 
-        calls = ready
+        parts = property(calls)
 
     with mute():
         deliver_late(Rows(), tracker)

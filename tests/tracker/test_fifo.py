@@ -19,6 +19,7 @@ class Rows:
     def __init__(self, *names, ready=True, error=None, small=False):
         """Bring one row for each of *names*."""
         self.names, self.error, self.asked, self.small = names, error, 0, small
+        self.parts = (self,)
         self._ready = threading.Event()
         if ready:
             self._ready.set()
@@ -27,7 +28,7 @@ class Rows:
         """Be ready."""
         self._ready.set()
 
-    def ready(self):
+    def is_ready(self):
         """Tell whether they are."""
         return self._ready.is_set()
 

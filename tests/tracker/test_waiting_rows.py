@@ -266,8 +266,9 @@ class Rows:
         """Bring one row for each of *payloads*."""
         self.arrived = threading.Event()
         self.payloads = payloads
+        self.parts = (self,)
 
-    def ready(self):
+    def is_ready(self):
         """Tell whether they are."""
         return self.arrived.is_set()
 

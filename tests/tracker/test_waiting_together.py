@@ -23,6 +23,7 @@ class Rows:
     def __init__(self, name, *, ready=False, small=True):
         """Bring one row that has *name*."""
         self.names, self.small, self.error = (name,), small, None
+        self.parts = (self,)
         self._ready = threading.Event()
         if ready:
             self._ready.set()
@@ -31,7 +32,7 @@ class Rows:
         """Be ready."""
         self._ready.set()
 
-    def ready(self):
+    def is_ready(self):
         """Tell whether they are."""
         return self._ready.is_set()
 
@@ -361,3 +362,17 @@ def test_a_step_that_is_too_large_costs_no_other_row(tmp_path):
     assert [(one["_step"], one["x"]) for one in read_rows(tmp_path / "run")] == [(2**63 - 1, 1.0), (4, 3.0)]
     tracker.finish()
     assert tracker.report().accepted == 2
+
+
+def test_an_array_that_cannot_be_asked_has_arrived(fifo, got):
+    """Who reads it is told; it does not hold up the rows behind it for ever."""
+
+    class Gone:
+        def is_ready(self):
+            """Fail as a deleted array does."""
+            raise RuntimeError
+
+    rows = Rows("gone", ready=True)
+    rows.parts = (Gone(), Gone())
+    fifo.put(rows)
+    assert got == ["gone"]

@@ -112,9 +112,9 @@ def test_transfer_is_started_at_the_call_and_awaited_later():
     pending = row["x"]
     assert isinstance(pending, Pending)
     assert remote.started == 1
-    assert not pending.ready()
+    assert not pending.is_ready()
     remote.arrived = True
-    assert pending.ready()
+    assert pending.is_ready()
     assert pending.resolve() == [1.0, 2.0]
     assert pending.resolve() is pending.resolve()
 

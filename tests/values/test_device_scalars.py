@@ -164,7 +164,7 @@ def test_pending_number_whose_buffer_is_deleted_is_ready_and_says_why():
     array = late(jnp.float32(1.0))
     pending = Pending(array, name="x")
     array.delete()
-    assert pending.ready()
+    assert pending.is_ready()
     assert "deleted" in pending.outcome()[1]
 
 

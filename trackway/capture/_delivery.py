@@ -14,7 +14,7 @@ from jax.extend.backend import backends
 from jax.interpreters import mlir
 
 from trackway import _notices
-from trackway.capture._packing import Layout, Packed, Rows, are_ready, pack, row_of
+from trackway.capture._packing import Layout, Packed, Rows, pack, row_of
 from trackway.capture._primitive import Group, set_rules
 from trackway.capture._rewrite import prefix_of
 from trackway.capture._settings import current, failed
@@ -88,9 +88,10 @@ class CapturedRows:
         """Names of the metrics."""
         return self._source.names
 
-    def ready(self) -> bool:
-        """Tell whether `calls` would return without waiting."""
-        return are_ready(self._source.buffers)
+    @property
+    def parts(self) -> Sequence[Any]:
+        """What has to arrive before `calls` returns without waiting."""
+        return self._source.buffers
 
     def calls(self) -> Sequence[Call]:
         """Return one call of `log` for each row."""
@@ -139,7 +140,7 @@ def deliver(source: Source, *, step: int | None = None, commit: bool | None = No
         state is NOTHING
         and type(source) is Packed
         and step is commit is None
-        and not keeps_rows_open(tracker)
+        and not keeps_rows_open(type(tracker))
         and not _accelerated()
     ):
         join(source, tracker)

@@ -97,6 +97,9 @@ unspecified_sharding: Any = _private("sharding_impls", "UNSPECIFIED")
 no_layout: Any = None
 _evaluation: Any = _private("lax.eval_jaxpr", "eval_jaxpr_p")
 _state_is_clean: Callable[[], bool] | None = _private("core", "trace_state_clean")
+_trace, _axes = _private("core", "trace_state_strong_ref"), _private("core", "axis_env_state")
+_no_trace, _no_axes = _private("core", "eval_trace"), _private("core", "top_axis_env")
+_state_is_known = hasattr(_trace, "value") and hasattr(_axes, "value") and None not in (_no_trace, _no_axes)
 
 
 # --- what is being traced ---
@@ -106,8 +109,11 @@ def tracing() -> bool:
     """Return whether a JAX transformation is tracing on this thread.
 
     `jax.core.trace_state_clean` was public until it was deprecated without a successor. Where it is missing, a trace
-    is recognised by what `jax.numpy` makes of a constant.
+    is recognised by what `jax.numpy` makes of a constant. Every call of a compiled function asks, so where the state
+    that it looks at is known, it is looked at here: that takes a fifth of the time.
     """
+    if _state_is_known:
+        return _trace.value is not _no_trace or _axes.value is not _no_axes
     if _state_is_clean is not None:
         return not _state_is_clean()
     return isinstance(jnp.zeros(()), jax.core.Tracer)

@@ -7,8 +7,7 @@ training step. Divisions and the like are done on the device, so that the host h
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -21,12 +20,13 @@ from trackway.capture import _jaxcompat as compat
 from trackway.capture._collections import Series
 from trackway.capture._kinds import Reduction
 from trackway.capture._primitive import TRACED, Group, Path, Traced, parts
+from trackway.capture._reading import RowReader, Slot, row_reader
 from trackway.capture._settings import Loss, report
 from trackway.tracker._dispatch import Call
 from trackway.values import Downgrade, Row, to_plain
 from trackway.values._pending import Unreachable, local_view
 
-__all__ = ["Finished", "Layout", "Packed", "Rows", "are_ready", "finish", "pack", "row_of", "rows_of"]
+__all__ = ["Finished", "Layout", "Packed", "Rows", "finish", "pack", "row_of", "rows_of"]
 
 _SMALL = 1024  # elements up to which an array travels with others, and up to which all of them are little
 _VECTORS = (  # for types of up to 32 bits
@@ -82,26 +82,7 @@ def finish(xp: Any, group: Group, arrays: Sequence[Any]) -> tuple[tuple[Finished
     return tuple(found), values
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """Where an array lies in the buffers: all of one, or from *start* on."""
-
-    buffer: int
-    start: int | None
-    shape: tuple[int, ...]
-    is_bool: bool
-
-    def read(self, buffers: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the array."""
-        buffer = buffers[self.buffer]
-        if self.start is None:
-            return buffer
-        flat = buffer[self.start : self.start + math.prod(self.shape)].reshape(self.shape)
-        return flat.astype(bool) if self.is_bool else flat
-
-
 Rows = Sequence[tuple[int | None, dict[str, Any]]]
-_PlainRows = Sequence[tuple[int | None, Row]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +90,7 @@ class Layout:
     """What lies in the buffers that a compiled function returns beside its results."""
 
     metrics: tuple[Finished, ...]
-    slots: tuple[_Slot, ...]
+    slots: tuple[Slot, ...]
     """One for each array of the metrics."""
     lost: tuple[Any, ...] = ()
     """Metrics that are missing, each a `Loss`."""
@@ -127,7 +108,7 @@ class Layout:
     def without(self, buffers: Sequence[int]) -> Layout:
         """Return the layout of the metrics that have nothing in *buffers*."""
         metrics: list[Finished] = []
-        slots: list[_Slot] = []
+        slots: list[Slot] = []
         at = 0
         for metric in self.metrics:
             own = self.slots[at : at + metric.width]
@@ -139,67 +120,30 @@ class Layout:
 
     def rows(self, buffers: Sequence[Any]) -> Rows:
         """Return the rows in *buffers*, which are on the host or are fetched: pairs of a step, if known, and values."""
-        read = self._scalars
-        if read is not None:
-            return read(buffers)
+        if self.row_reader is not None:
+            return (self.row_reader(buffers),)
         hosts = [np.asarray(buffer) for buffer in buffers]
         return rows_of(self.metrics, [slot.read(hosts) for slot in self.slots])
 
     @cached_property
-    def _scalars(self) -> Callable[[Sequence[Any]], _PlainRows] | None:
-        """A short way for the usual case: nothing but numbers that are always there, and one step at most."""
+    def row_reader(self) -> RowReader | None:
+        """Reads the row, where all metrics are numbers that are always there, with one step at most."""
         step = self.metrics[0].step if self.metrics else None
         if not self.metrics or not all(_is_number(metric) and metric.step == step for metric in self.metrics):
             return None
         if any(slot.shape or slot.start is None or slot.is_bool for slot in self.slots):
             return None
         values = self.slots[:: self.metrics[0].width]
-        step_slots = set(self.slots[1::2]) if step is TRACED else set()
-        if len(step_slots) > 1:
-            return None
-        return _reader(tuple(str(metric.path[0]) for metric in self.metrics), values, next(iter(step_slots), step))
+        names = tuple(str(metric.path[0]) for metric in self.metrics)
+        if not isinstance(step, Traced):
+            return row_reader(names, values, step)
+        one, *others = set(self.slots[1::2])
+        return None if others else row_reader(names, values, one)
 
 
 def _is_number(metric: Finished) -> bool:
     shown_as_is = type(metric.kind).value is Reduction.value
     return metric.width == 1 + (metric.step is TRACED) and shown_as_is and len(metric.path) == 1
-
-
-def _reader(names: tuple[str, ...], slots: Sequence[_Slot], step: Any) -> Callable[[Sequence[Any]], _PlainRows]:
-    """Return a function that reads one row out of the buffers; *step* is a slot, or the step itself."""
-    takes: list[tuple[int, list[str], Callable[[list[Any]], Sequence[Any]]]] = []
-    for buffer in sorted({slot.buffer for slot in slots}):
-        own = [name for name, slot in zip(names, slots, strict=True) if slot.buffer == buffer]
-        takes.append((buffer, own, _taker([slot.start or 0 for slot in slots if slot.buffer == buffer])))
-
-    def read_all(buffers: Sequence[Any]) -> _PlainRows:
-        row = Row(zip(names, np.asarray(buffers[0]).tolist(), strict=False))  # there may be more: a step that is shown
-        row.flat = True
-        return [(step, row)]
-
-    if not isinstance(step, _Slot) and [(slot.buffer, slot.start) for slot in slots] == [
-        (0, number) for number in range(len(slots))
-    ]:
-        return read_all
-
-    def read(buffers: Sequence[Any]) -> _PlainRows:
-        hosts = [np.asarray(buffer) for buffer in buffers]
-        row = Row()
-        for buffer, own, take in takes:
-            row.update(zip(own, take(hosts[buffer].tolist()), strict=True))
-        if len(takes) > 1:
-            row = Row({name: row[name] for name in names})
-        row.flat = True
-        return [(int(hosts[step.buffer][step.start]) if isinstance(step, _Slot) else step, row)]
-
-    return read
-
-
-def _taker(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
-    """Return a function that takes what is at *places* out of a list."""
-    if places == list(range(places[0], places[0] + len(places))):
-        return operator.itemgetter(slice(places[0], places[0] + len(places)))
-    return operator.itemgetter(*places)
 
 
 def rows_of(metrics: Sequence[Finished], arrays: Sequence[np.ndarray]) -> Rows:
@@ -269,7 +213,7 @@ def pack(group: Group, arrays: Sequence[Any], lost: tuple[Any, ...] = ()) -> tup
     return Layout(metrics, slots, lost), buffers
 
 
-def _pack(values: list[Any]) -> tuple[tuple[_Slot, ...], list[Any]]:
+def _pack(values: list[Any]) -> tuple[tuple[Slot, ...], list[Any]]:
     vectors: dict[str, list[Any]] = {}
     lengths: dict[str, int] = {}
     whole: list[Any] = []
@@ -290,7 +234,7 @@ def _pack(values: list[Any]) -> tuple[tuple[_Slot, ...], list[Any]]:
     for value in values:
         where, start = places[id(value)]
         buffer = numbers[where] if isinstance(where, str) else len(numbers) + where
-        slots.append(_Slot(buffer, start, tuple(value.shape), value.dtype == bool))
+        slots.append(Slot(buffer, start, tuple(value.shape), value.dtype == bool))
     joined = [jnp.concatenate(vector) if len(vector) > 1 else jnp.copy(vector[0]) for vector in vectors.values()]
     return tuple(slots), [*joined, *whole]
 
@@ -314,11 +258,11 @@ class Packed:
     keeps no row open, where nothing surrounds the call.
     """
 
-    __slots__ = ("buffers", "layout", "lost", "small")
+    __slots__ = ("buffers", "layout", "lost", "parts", "small")
 
     def __init__(self, layout: Layout, buffers: Sequence[Any]) -> None:
         self.layout = layout
-        self.buffers = buffers
+        self.buffers = self.parts = buffers
         self.lost = layout.lost
         self.small = layout.small
 
@@ -327,16 +271,13 @@ class Packed:
         """Names of the metrics."""
         return self.layout.names
 
-    def ready(self) -> bool:
-        """Tell whether `calls` would return without waiting."""
-        return are_ready(self.buffers)
-
     def calls(self) -> Sequence[Call]:
         """Return one call of `log` for each row."""
-        read = self.layout._scalars  # noqa: SLF001 - of this module; the usual row, with nothing in between
-        if read is not None and not self.lost:
+        read = self.layout.row_reader
+        if read is not None and not self.lost:  # the usual row, with nothing in between
             try:
-                return [Call.of_row(row, step, None) for step, row in read(self.buffers)]
+                step, row = read(self.buffers)
+                return (Call.of_row(row, step, None),)
             except RuntimeError:  # `rows` knows what can be done
                 pass
         return [Call.of_row(row_of(values, self.lost), step, None) for step, values in self.rows()]
@@ -356,17 +297,6 @@ class Packed:
             report(loss)
         self.lost = (*self.layout.lost, *missing)
         return layout.rows([np.zeros(0) if number in away else one for number, one in enumerate(self.buffers)])
-
-
-def are_ready(buffers: Sequence[Any]) -> bool:
-    """Tell whether *buffers* can be had without waiting; also where that fails, for whoever asks for them is told."""
-    try:
-        for buffer in buffers:
-            if not buffer.is_ready():
-                return False
-    except Exception:
-        return True
-    return True
 
 
 def row_of(values: dict[str, Any], lost: tuple[Any, ...] = (), prefix: str = "") -> Row:

@@ -50,7 +50,7 @@ def _described(value: Any) -> Any:
 
 def _settled(value: Any) -> Any:
     if isinstance(value, Pending):
-        return value.resolve() if value.ready() else "on a device"
+        return value.resolve() if value.is_ready() else "on a device"
     if isinstance(value, dict):
         return {name: _settled(item) for name, item in value.items()}
     return [_settled(item) for item in value] if isinstance(value, list) else value

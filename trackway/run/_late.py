@@ -15,21 +15,17 @@ __all__ = ["LateCall"]
 class LateCall:
     """Late rows that are one known call of `log`; several of them that follow one another are delivered together."""
 
-    __slots__ = ("_call", "_parts", "small")
+    __slots__ = ("_call", "parts", "small")
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._parts = call.waits_for()
-        self.small = all(part.small for part in self._parts if isinstance(part, Pending))
+        self.parts = call.waits_for()
+        self.small = all(part.small for part in self.parts if isinstance(part, Pending))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the metrics."""
         return tuple(self._call.payload or ())
-
-    def ready(self) -> bool:
-        """Tell whether `calls` would return without waiting."""
-        return all(part.ready() for part in self._parts)
 
     def calls(self) -> Sequence[Call]:
         """Return the call with its values, waiting for them if need be."""

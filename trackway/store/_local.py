@@ -31,6 +31,7 @@ from trackway.tracker._backlog import Place
 from trackway.tracker._callbacks import wait_for_callbacks
 from trackway.tracker._row_time import begun_at
 from trackway.tracker._states import Preempted
+from trackway.tracker._steps import MAX_STEP
 from trackway.values import Row, encode, normalise, resolve
 
 if TYPE_CHECKING:
@@ -207,22 +208,32 @@ class LocalTracker(RecordTracker):
     def take_rows(self, calls: deque[Call]) -> None:
         """Make calls of `log` that come together, each as `log` does, and have their rows written with one call.
 
-        Each is taken off *calls* once it is made, from the left on. The first one that brings more than numbers, and
-        all after it, are left.
-
-        Raises:
-            StepError: if the step of the first one that is left does not fit in 64 bits.
+        They are taken off *calls*, from the left on. The first one that brings more than numbers or has no step left,
+        and all after it, remain.
         """
         if self._shut:
             return
         output, begun = self._output, begun_at()
+        rows: list[tuple[int, float, Row]] = []
+        made = 0
         with self._lock:
-            while calls:
-                row, step = calls[0].payload, calls[0].kwargs.get("step")
-                if not row or not row.flat or row.downgrades or calls[0].method != "log" or calls[0].pending:
+            following = output.next_step
+            for call in calls:
+                row, step = call.payload, call.kwargs.get("step")
+                if not row or not row.flat or row.downgrades or call.method != "log" or call.pending:
                     break
-                if output.latest is not row:  # as it would be where Ctrl+C came before it was taken off
-                    output.take(check_step(output.next_step) or 0 if step is None else step, begun, row)
+                number = following if step is None else step
+                if number > MAX_STEP:
+                    break
+                made += 1
+                if row is output.latest:  # Ctrl+C came before those up to this one were taken off
+                    rows, following = [], output.next_step
+                    continue
+                rows.append((number, begun, row))
+                following = number + 1
+            if rows:
+                output.take_all(rows)
+            for _ in range(made):
                 calls.popleft()
             output.write_batch()
         self.tell()

@@ -171,6 +171,17 @@ class Output:
         self.latest = row
         self._batch.append((step, begun, kept))
 
+    def take_all(self, rows: list[tuple[int, float, Row]]) -> None:
+        """Take several rows with numbers only likewise, at least one: steps, times and values."""
+        if not self._begun:
+            self._begin(rows[0][0])
+        count, (last_step, _, latest) = len(rows), rows[-1]
+        # nothing comes between these: they call nothing after which Python would look for signals
+        self.accepted += count
+        self.next_step = last_step + 1
+        self.latest = latest
+        self._batch += rows
+
     def write_batch(self) -> None:
         """Write the rows that were taken; the caller holds the lock."""
         if self._writing:  # by this very thread: a signal handler's call
@@ -205,17 +216,11 @@ class Output:
         made, taken = [], []
         begin = offset = self.rows.offset + self._made_bytes
         for step, begun, row in batch:
-            line_of: dict[str, Any] = {"_step": step, "_time": begun}
-            if self.attempt > 1:
-                line_of["_attempt"] = self.attempt
             is_patch = highest is not None and step <= highest
-            if is_patch:
-                line_of["_patch"] = True
-            else:
+            if not is_patch:
                 highest = step
             try:
-                line_of.update(row)
-                line = encode(line_of) + b"\n"
+                line = self._head(step, begun, is_patch=is_patch) + (b"," + encode(row)[1:] if row else b"}") + b"\n"
             except Exception as error:
                 self._ledger.fail("log", error, _CURE)
                 continue
@@ -274,22 +279,24 @@ class Output:
         self.next_step = number + 1
         if not self._begun:
             self._begin(number)
-        head: dict[str, Any] = {"_step": number, "_time": begun_at()}
-        if self.attempt > 1:
-            head["_attempt"] = self.attempt
-        if self._highest is None or number > self._highest:
+        is_patch = self._highest is not None and number <= self._highest
+        if not is_patch:
             self._highest = number
-        else:
-            head["_patch"] = True
         offset = self.rows.offset
-        if not self.rows.append(orjson.dumps(head)[:-1] + body):
+        if not self.rows.append(self._head(number, begun_at(), is_patch=is_patch) + body):
             self.refused += 1
             return
-        if offset >= self._index.next or "_patch" in head:
-            self._index.add(offset, number, "_patch" in head, self.attempt)
+        if offset >= self._index.next or is_patch:
+            self._index.add(offset, number, is_patch, self.attempt)
         self.accepted += 1
         if self.records is not None:
             self.records.update(row)
+
+    def _head(self, step: int, begun: float, *, is_patch: bool) -> bytes:
+        """Return the line of a row up to what belongs before the first metric."""
+        attempt = b',"_attempt":%d' % self.attempt if self.attempt > 1 else b""
+        patch = b',"_patch":true' if is_patch else b""
+        return b'{"_step":%d,"_time":%b%b%b' % (step, orjson.dumps(begun), attempt, patch)
 
     def _begin(self, step: int) -> None:
         self._index.expect()

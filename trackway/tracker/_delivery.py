@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
@@ -140,11 +141,9 @@ class _Commit:
     def __init__(self, step: int, tracker: Tracker) -> None:
         self.names = (f"the end of step {step}",)
         self.small = True
+        self.parts = ()
         self._step = step
         self._tracker = tracker
-
-    def ready(self) -> bool:
-        return True
 
     def calls(self) -> Sequence[Call]:
         if _isolation.call(Call("open_step"), self._tracker) != self._step:
@@ -171,12 +170,13 @@ def put(item: Item, tracker: Tracker, *, lazily: bool = False) -> None:
             wake()
 
 
-def keeps_rows_open(tracker: Tracker) -> bool:
-    """Tell whether *tracker* may have a row open that a later row without a step joins.
+@functools.lru_cache(maxsize=64)
+def keeps_rows_open(kind: type[Tracker]) -> bool:
+    """Tell whether a tracker of this *kind* may have a row open that a later row without a step joins.
 
     Then what a row of compiled code becomes is known once all before it are delivered, and not earlier.
     """
-    return type(tracker).open_step is not Tracker.open_step
+    return kind.open_step is not Tracker.open_step
 
 
 def _fifo_of(tracker: Tracker) -> Fifo:
@@ -196,7 +196,7 @@ def _fifo_of(tracker: Tracker) -> Fifo:
                 with contextlib.suppress(Exception):  # what is left is made one by one, where failures are counted
                     target.take_rows(calls)  # type: ignore[attr-defined]
 
-            takes_rows = hasattr(tracker, "take_rows") and not keeps_rows_open(tracker)
+            takes_rows = hasattr(tracker, "take_rows") and not keeps_rows_open(type(tracker))
             _alive[key], _fifos[key] = alive, Fifo(deliver, deliver_rows if takes_rows else None)
         return _fifos[key]
 

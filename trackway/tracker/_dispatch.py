@@ -46,6 +46,9 @@ def _payload_parameter(method: str) -> tuple[int | None, str | None]:
 _PAYLOADS = {method: _payload_parameter(method) for method in INTERFACE}
 
 
+_OPEN: dict[str, Any] = {"step": None, "commit": None}  # of all rows without a step: nobody changes those of a call
+
+
 @final
 class Call:
     """One call of an interface method, ready to be made on any number of trackers, now or later.
@@ -99,10 +102,17 @@ class Call:
             StepError: if *step* is not an integer, or does not fit in 64 bits.
         """
         call = cls.__new__(cls)
+        call.method = "log"
+        call.args = (row,)
+        call.payload = row
+        call.shared = False
+        call.origin = call._resolved = None  # noqa: SLF001 - of the same class
+        if step is None and commit is None:
+            call.pending = False
+            call.kwargs = _OPEN
+            return call
         call.pending = type(step) is PendingStep
-        call.method, call.args, call.payload, call.shared, call.origin = "log", (row,), row, False, None
         call.kwargs = {"step": step if step is None or call.pending else check_step(step), "commit": commit}
-        call._resolved = None  # noqa: SLF001 - of the same class
         return call
 
     @property

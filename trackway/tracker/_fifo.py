@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import operator
 import os
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Protocol, TypeAlias, final
 
 from trackway import _notices
@@ -40,8 +41,9 @@ class LateRows(Protocol):
     def small(self) -> bool:
         """Whether they hold so little memory of a device that many of them may wait."""
 
-    def ready(self) -> bool:
-        """Tell whether `calls` would return without waiting. Must not raise."""
+    @property
+    def parts(self) -> Sequence[Any]:
+        """What has to arrive before `calls` returns without waiting: arrays and the like, asked by `is_ready`."""
 
     def calls(self) -> Sequence[Call]:
         """Return the calls that bring the rows, waiting for them if need be. Must not raise.
@@ -52,6 +54,7 @@ class LateRows(Protocol):
 
 Item: TypeAlias = Call | LateRows
 
+_parts_of = operator.attrgetter("parts")
 _gate = new_lock()  # held while rows join others, and while these are closed to them
 
 
@@ -72,9 +75,9 @@ class _Waiting:
 
     __slots__ = (
         "_arrived",
-        "_awaited",
         "_calls",
         "_is_whole",
+        "_parts",
         "depth",
         "done",
         "heavy",
@@ -91,25 +94,35 @@ class _Waiting:
         self.keep = keep
         self.done = False
         self.since = time.monotonic()
-        self._awaited: Sequence[Any] = item.waits_for() if isinstance(item, Call) else self.items
+        self._parts = item.waits_for() if isinstance(item, Call) else None  # None: those of all items
         self._arrived = 0  # of those, as far as it is known
         self._calls: list[deque[Call]] = []
         self._is_whole = False  # whether the first of those has the calls of all items
-        self.heavy = bool(self._awaited)
+        self.heavy = self._parts is None or bool(self._parts)
         self.small = not isinstance(item, Call) and item.small
         self.open = joinable and self.small
 
     def ready(self) -> bool:
         """Tell whether there is nothing to wait for. If so nothing joins it any more, so that this remains true."""
-        arrived = self._arrived
-        while arrived < len(self._awaited) and self._awaited[arrived].ready():
+        arrived = self._arrived  # read once: several threads may look
+        for part in self._late(arrived):
+            try:
+                if not part.is_ready():
+                    break
+            except Exception:  # noqa: S110 - who reads it is told
+                pass
             arrived += 1
         self._arrived = arrived
         with _gate:
-            if arrived == len(self._awaited):
-                self.open = False
-                return True
-        return False
+            if next(self._late(arrived), None) is not None:  # maybe of a row that joined just now
+                return False
+            self.open = False
+        return True
+
+    def _late(self, start: int) -> Iterator[Any]:
+        """Return the parts from number *start* on; put together by what is fast, for it is asked at every row."""
+        parts = chain.from_iterable(map(_parts_of, self.items)) if self._parts is None else self._parts
+        return islice(parts, start, None)
 
     def calls(self, *, together: bool) -> Iterator[deque[Call]]:
         """Yield the calls still to be made, waiting for their values; who makes one takes it off.
@@ -119,7 +132,7 @@ class _Waiting:
         with _gate:
             self.open = False
         if together and len(self.items) > 1 and not self._calls and self.ready():
-            self._calls.append(deque(itertools.chain.from_iterable(map(_resolved, self.items))))
+            self._calls.append(deque(chain.from_iterable(map(_resolved, self.items))))
             self._is_whole = True
         if self._is_whole:
             yield self._calls[0]

@@ -12,9 +12,9 @@ from trackway.errors import StepError, TracerError
 from trackway.values import Pending
 from trackway.values._pending import Unreachable, hold, is_device_class
 
-__all__ = ["PendingStep", "StepCounter", "check_step", "held_step"]
+__all__ = ["MAX_STEP", "PendingStep", "StepCounter", "check_step", "held_step"]
 
-_MIN, _MAX = -(2**63), 2**63 - 1
+_MIN, MAX_STEP = -(2**63), 2**63 - 1
 _CURE = "pass an integer such as `step=int(step)`; progress in fractions is a metric, not a step"
 
 
@@ -25,7 +25,7 @@ def check_step(step: Any) -> int | None:
         StepError: for bool, float, text and anything else without `__index__`, and for integers beyond 64 bits.
         TracerError: for a traced JAX value.
     """
-    if type(step) is int and _MIN <= step <= _MAX:
+    if type(step) is int and _MIN <= step <= MAX_STEP:
         return step
     if step is None:
         return None
@@ -84,9 +84,9 @@ class PendingStep:
     def __init__(self, value: Any) -> None:
         self._pending = Pending(value, name="step")
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Tell whether `resolve` would return without waiting."""
-        return self._pending.ready()
+        return self._pending.is_ready()
 
     def resolve(self) -> int:
         """Return the step, waiting for it if need be.
@@ -103,7 +103,7 @@ class PendingStep:
 
 
 def _in_range(number: int) -> int:
-    if not _MIN <= number <= _MAX:
+    if not _MIN <= number <= MAX_STEP:
         raise StepError(f"step must fit in 64 bits, got an integer of {number.bit_length()} bits")
     return number
 

@@ -71,7 +71,7 @@ class Pending:
         except Exception:
             return False
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Tell whether `resolve` would return without waiting; also true where it has failed."""
         if self._outcome is not None:
             return True
