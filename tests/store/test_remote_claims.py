@@ -73,7 +73,8 @@ def killed(url, interval, seconds):
         time.sleep(seconds)
         os.kill(process.pid, signal.SIGKILL)
         ended = time.monotonic()
-        told = [line.split() for line in process.stdout.read().splitlines()]
+        whole = process.stdout.read().rpartition("\n")[0]  # the last line may be torn
+        told = [line.split() for line in whole.splitlines()]
     return [(int(number), float(when) - ended) for number, when in told]
 
 
