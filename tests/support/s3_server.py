@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -68,6 +69,8 @@ def s3_server() -> Iterator[Counted]:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+        reset = urllib.request.Request(f"http://{host}:{port}/moto-api/reset", method="POST")
+        urllib.request.urlopen(reset).close()  # the servers of a process share what they hold
         with mock.patch.dict(os.environ, environment):
             client = boto3.client("s3")
             client.create_bucket(Bucket=BUCKET)
