@@ -195,7 +195,7 @@ def test_a_hook_may_emit_and_one_that_never_stops_is_stopped(events, quiet):
 
 def test_hooks_are_called_concurrently_and_outside_of_any_lock(events):
     """Two threads that emit are in one hook at the same time, and a third may change the list meanwhile."""
-    both = threading.Barrier(3, timeout=5)
+    both = threading.Barrier(3, timeout=20)
     events.hooks.append(lambda *_: both.wait())
     threads = [threading.Thread(target=events.emit, args=("a",)) for _ in range(2)]
     for thread in threads:
@@ -203,7 +203,7 @@ def test_hooks_are_called_concurrently_and_outside_of_any_lock(events):
     events.hooks.append(Recorder())
     both.wait()
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
     assert events.report().failed == {}
 
 

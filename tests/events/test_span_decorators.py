@@ -58,7 +58,7 @@ def test_threads_may_share_a_decorated_function(kept):
 
     @span("work")
     def work():
-        both.wait(5)
+        both.wait(20)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:

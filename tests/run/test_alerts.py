@@ -110,7 +110,7 @@ def test_a_callable_is_a_channel(tmp_path):
     config = {"rules": ["loss > 5 => warning: high"], "channels": [tell]}
     with trackway.start(dir=tmp_path, alerts=config) as run:
         run.log({"loss": 6.0}, step=3, commit=True)
-        assert told.wait(3)
+        assert told.wait(20)
     assert found == [("loss > 5", 3)]
 
 
@@ -128,7 +128,7 @@ def test_a_run_can_be_neither_finished_nor_started_from_a_channel(tmp_path):
 
     with trackway.start(dir=tmp_path, alerts={"rules": ["loss > 5"], "channels": [tell]}) as run:
         run.log({"loss": 6.0}, step=0, commit=True)
-        assert told.wait(3)
+        assert told.wait(20)
     assert len(errors) == 3
 
 
@@ -168,7 +168,7 @@ def test_a_training_that_hangs_is_seen(tmp_path):
 
     with alerting(tmp_path, {"rules": ["no_data(0.2s) => error: hangs"], "interval": 0.05}, Noting()) as run:
         run.log({"loss": 1.0}, step=0, commit=True)
-        assert told.wait(3)
+        assert told.wait(20)
     assert [line["rule"] for line in events(tmp_path / "run")] != []
 
 

@@ -104,7 +104,7 @@ def test_killed_process_is_succeeded_at_once(tmp_path):
     """A lock that is free on this host is taken over, however young the heartbeat."""
     with started(HOLD, tmp_path) as process:
         process.kill()
-        process.wait(5)
+        process.wait(20)
     assert content(tmp_path)["state"] == "running"
     with LocalTracker(tmp_path, exclusive=True) as tracker:
         tracker.log({"a": 2})

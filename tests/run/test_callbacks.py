@@ -182,9 +182,9 @@ def test_a_slow_callback_does_not_keep_another_thread_from_merging(run, recorder
     """While a callback is at work, uncommitted values of other threads go to the open row at once."""
     ended = spawn(lambda: run.log({"x": 0}))
     assert gate.entered.wait(WAIT)
-    assert spawn(lambda: run.log({"a": 1}, commit=False)).wait(2), "a merge waited for a callback"
-    assert spawn(lambda: run.add({"seconds": 0.5})).wait(2), "add waited for a callback"
-    assert spawn(lambda: run.log({"b": 1}, step=1)).wait(2), "a merge with a step waited for a callback"
+    assert spawn(lambda: run.log({"a": 1}, commit=False)).wait(20), "a merge waited for a callback"
+    assert spawn(lambda: run.add({"seconds": 0.5})).wait(20), "add waited for a callback"
+    assert spawn(lambda: run.log({"b": 1}, step=1)).wait(20), "a merge with a step waited for a callback"
     assert not ended.is_set()
     gate.opened.set()
     assert ended.wait(WAIT)
@@ -209,7 +209,7 @@ def test_a_slow_tracker_does_not_keep_another_thread_from_merging(tmp_path, spaw
     with Run([Slow()], LocalTracker(tmp_path)) as run:
         spawn(lambda: run.log({"x": 0}))
         assert gate.entered.wait(WAIT)
-        merged = spawn(lambda: run.log({"a": 1}, commit=False)).wait(2)
+        merged = spawn(lambda: run.log({"a": 1}, commit=False)).wait(20)
         gate.opened.set()
         assert merged, "a merge waited for a tracker"
     assert gate.steps == [0, 1]

@@ -82,7 +82,7 @@ def test_concurrent_callers_get_the_same_end(tmp_path):
     """Eight threads that finish a run wait for the one end, and all get the one failure."""
     run = Run([RequiredTracker(FailingTracker(methods=("finish",)))], LocalTracker(tmp_path))
     entered, release, failures = threading.Event(), threading.Event(), []
-    run.on_commit(lambda _: (entered.set(), release.wait(5)))
+    run.on_commit(lambda _: (entered.set(), release.wait(20)))
     run.log({"x": 1}, step=0)
 
     def finish():
@@ -94,11 +94,11 @@ def test_concurrent_callers_get_the_same_end(tmp_path):
     threads = [threading.Thread(target=finish) for _ in range(8)]
     for thread in threads:
         thread.start()
-    assert entered.wait(5)
+    assert entered.wait(20)
     assert all(thread.is_alive() for thread in threads)
     release.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
     assert len(failures) == 8
     assert len({id(failure) for failure in failures}) == 1
     assert isinstance(failures[0].exceptions[0], FatalTrackerError)
@@ -228,9 +228,9 @@ def test_handler_in_a_callback_waits_for_no_other_thread(tmp_path):
         with lock:
             worker = threading.Thread(target=run.log, args=({"w": 1},))
             worker.start()
-            assert inside.wait(5)
+            assert inside.wait(20)
             os.kill(os.getpid(), signal.SIGUSR1)
-        worker.join(5)
+        worker.join(20)
     run.flush()
     assert rows == [0, 1]
     run.finish()
@@ -295,16 +295,16 @@ def test_hanging_callback_keeps_no_other_thread_from_the_open_row(tmp_path):
     """While a callback hangs on one thread, another one adds values to the open row without waiting."""
     run = Run([], LocalTracker(tmp_path))
     entered, release = threading.Event(), threading.Event()
-    run.on_commit(lambda _: (entered.set(), release.wait(5)))
+    run.on_commit(lambda _: (entered.set(), release.wait(20)))
     worker = threading.Thread(target=run.log, args=({"a": 1},))
     worker.start()
-    assert entered.wait(5)
+    assert entered.wait(20)
     run.log({"b": 1}, commit=False)
     run.log({"c": 1}, commit=False)
     assert run.open_step() == 1
     assert [row["_step"] for row in read_rows(tmp_path)] == [0]
     release.set()
-    worker.join(5)
+    worker.join(20)
     run.finish()
     assert read_rows(tmp_path)[1].keys() >= {"b", "c"}
 

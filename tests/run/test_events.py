@@ -190,7 +190,7 @@ def test_serial_hooks_that_log_wait_for_nobody_who_waits_for_them(tmp_path):
     def hook(event, _):
         if event == "first":
             in_hook.set()
-            next(waits).wait(3)
+            next(waits).wait(20)
             run.log({"from": "hook"}, step=2, commit=True)
 
     def callback(row):
@@ -203,11 +203,11 @@ def test_serial_hooks_that_log_wait_for_nobody_who_waits_for_them(tmp_path):
         run.on_commit(callback)
         thread = threading.Thread(target=lambda: run.log_event("first", {}), daemon=True)
         thread.start()
-        assert in_hook.wait(3)
+        assert in_hook.wait(20)
         row = threading.Thread(target=lambda: run.log({"x": 1}, step=1, commit=True), daemon=True)
         row.start()
         for one in (thread, row):
-            one.join(3)
+            one.join(20)
             assert not one.is_alive()
         assert [step for step, _ in recorder.rows] == [1, 2]
 

@@ -111,6 +111,6 @@ def test_process_that_was_stopped_and_killed(tmp_path):
         with pytest.raises(RunBusyError):
             LocalTracker(tmp_path, exclusive=True)
         process.kill()
-        process.wait(5)
+        process.wait(20)
     LocalTracker(tmp_path, exclusive=True).finish()
     assert content(tmp_path)["state"] == "finished"

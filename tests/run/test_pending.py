@@ -124,7 +124,7 @@ def test_under_the_policy_error_a_late_step_raises_where_it_is_delivered(late, b
         run.log({"x": 1}, step=5)
         run.log({"late": 1}, step=array)
         ended = begin(flush)
-        assert array.asked.wait(5)  # so that nobody else delivers it
+        assert array.asked.wait(20)  # so that nobody else delivers it
         array.arrive()
         assert ended(5)
         assert told
@@ -141,7 +141,7 @@ def test_only_the_ninth_row_waits(run, recorder, late, begin):
         run.log({"x": arrays[step]}, step=step, commit=True)
     assert recorder.rows == []
     ended = begin(lambda: run.log({"x": arrays[8]}, step=8, commit=True))
-    assert arrays[0].asked.wait(5)
+    assert arrays[0].asked.wait(20)
     assert not ended(0)
     for array in arrays[:5]:
         array.arrive()
@@ -156,7 +156,7 @@ def test_sixty_four_rows_of_few_values_wait_together(run, recorder, late, begin)
         run.log({"x": arrays[step]}, step=step, commit=True)
     assert recorder.rows == []
     ended = begin(lambda: run.log({"x": arrays[64]}, step=64, commit=True))
-    assert arrays[0].asked.wait(5)
+    assert arrays[0].asked.wait(20)
     assert not ended(0)
     for array in arrays[:64]:
         array.arrive()
@@ -206,7 +206,7 @@ def test_what_speaks_of_everything_logged_waits_for_late_values(run, recorder, l
     run.log({"x": array}, step=4, commit=True)
     run.log({"y": 1}, step=5, commit=True)
     ended = begin(lambda: answers.append(wait(run)))
-    assert array.asked.wait(5)
+    assert array.asked.wait(20)
     assert not ended(0)
     array.arrive()
     assert ended(5)
@@ -301,7 +301,7 @@ def test_an_artifact_is_stored_before_the_call_returns(run, recorder, late, begi
     path.write_bytes(b"w")
     run.log({"x": array}, step=0, commit=True)
     ended = begin(lambda: (run.log_artifact(path), path.unlink()))
-    assert array.asked.wait(5)
+    assert array.asked.wait(20)
     assert not ended(0)
     array.arrive()
     assert ended(5)
@@ -318,7 +318,7 @@ def test_a_block_ends_with_everything_delivered(tmp_path, late, begin):
             trackway.log({"y": 1}, step=1)
 
     ended = begin(work)
-    assert array.asked.wait(5)
+    assert array.asked.wait(20)
     assert not ended(0)
     array.arrive()
     assert ended(5)
@@ -362,7 +362,7 @@ def test_threads_that_log_late_values_lose_nothing(run, recorder):
     start = threading.Barrier(4)
 
     def work(number):
-        start.wait(5)
+        start.wait(20)
         for i in range(25):
             run.log({"who": number, "i": jnp.int32(i) if i % 2 else i})
 

@@ -115,7 +115,7 @@ MEET = """
         while run.report().rows < 2:  # until the run's own thread has committed it, and has to tell it
             time.sleep(0.01)
         opened.set()
-        thread.join(3)
+        thread.join(20)
         if thread.is_alive():
             print(name, "hangs")
         else:

@@ -350,7 +350,7 @@ def test_threads_that_merge_into_one_row_lose_nothing(run, recorder):
     start = threading.Barrier(4)
 
     def work(number):
-        start.wait(5)
+        start.wait(20)
         for i in range(50):
             run.log({f"{number}/{i}": i, "tree": {f"{number}/{i}": i}}, step=7)
 
@@ -367,7 +367,7 @@ def test_threads_that_commit_at_once_lose_nothing_and_agree_on_the_order(run, re
     run.on_commit(seen.append)
 
     def work(number):
-        start.wait(5)
+        start.wait(20)
         for i in range(50):
             run.log({"who": number, "i": i})
 

@@ -294,5 +294,5 @@ def test_at_step_holds_for_its_own_thread():
         trackway.log({"a": 1})
         thread = threading.Thread(target=lambda: run.log({"b": 1}, commit=False))
         thread.start()
-        thread.join(5)
+        thread.join(20)
     assert recorder.rows == [(7, {"a": 1, "b": 1})]

@@ -185,7 +185,7 @@ def test_threads_may_set_and_read_it_while_others_log(any_run):
 
     def work(number):
         try:
-            start.wait(5)
+            start.wait(20)
             for i in range(20):
                 any_run.log({f"log/{number}/{i}": i})
                 any_run.summary[f"set/{number}"] = i

@@ -207,7 +207,7 @@ def test_what_surrounds_a_call_is_that_of_its_thread_and_task(tracker):
     with at_step(1), mute():
         thread = threading.Thread(target=lambda: log({"thread": 1}, step=5))
         thread.start()
-        thread.join(5)
+        thread.join(20)
     asyncio.run(tasks())
     assert tracker.rows == [(5, {"thread": 1}), (10, {"of": 10}), (20, {"of": 20})]
 

@@ -219,7 +219,7 @@ def test_a_forked_child_is_a_noop_even_in_the_middle_of_work():
         codes.append(_exit_code(child, seconds=3))
     stop.set()
     for thread in threads:
-        thread.join(3)
+        thread.join(20)
     tracker.finish()
     assert codes == [0] * 10
     assert all("child" not in row for _, row in inner.rows)

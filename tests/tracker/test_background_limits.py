@@ -164,12 +164,12 @@ def test_one_worker_serves_all_threads():
     """Several threads that log first start one worker between them."""
     tracker = BackgroundTracker(RecordingTracker("all-threads"))
     go = threading.Event()
-    threads = [threading.Thread(target=lambda: (go.wait(3), tracker.log({"a": 1}))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: (go.wait(20), tracker.log({"a": 1}))) for _ in range(8)]
     for thread in threads:
         thread.start()
     go.set()
     for thread in threads:
-        thread.join(3)
+        thread.join(20)
     tracker.flush()
     assert [thread.name for thread in threading.enumerate()].count("trackway-all-threads") == 1
     tracker.finish()

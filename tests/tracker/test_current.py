@@ -108,17 +108,17 @@ def test_a_threads_own_tracker_is_its_own():
     def work():
         with current_tracker(own):
             inside.set()
-            checked.wait(3)
+            checked.wait(20)
             log({"where": "worker"})
 
     with current_tracker(main):
         thread = threading.Thread(target=work)
         thread.start()
-        assert inside.wait(3)
+        assert inside.wait(20)
         assert current_tracker() is main
         log({"where": "main"})
         checked.set()
-        thread.join(3)
+        thread.join(20)
     assert [row for _, row in own.rows] == [{"where": "worker"}]
     assert [row for _, row in main.rows] == [{"where": "main"}]
 
@@ -246,7 +246,7 @@ def test_the_only_tracker_of_the_process_serves_threads_without_one():
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(5)
+    thread.join(20)
     assert sorted(row["i"] for _, row in tracker.rows) == [0, 1, 2, 3]
 
     async def enter():
@@ -273,15 +273,15 @@ def test_of_several_trackers_none_is_guessed():
 
     def work(tracker):
         with current_tracker(tracker):
-            ready.wait(3)
-            done.wait(3)
+            ready.wait(20)
+            done.wait(20)
 
     threads = [threading.Thread(target=work, args=(RecordingTracker(str(i)),)) for i in range(2)]
     for thread in threads:
         thread.start()
-    ready.wait(3)
+    ready.wait(20)
     with pytest.warns(TrackwayWarning, match="on the thread that logs"):
         log({"a": 1})
     done.set()
     for thread in threads:
-        thread.join(3)
+        thread.join(20)

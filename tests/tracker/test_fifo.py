@@ -287,7 +287,7 @@ def test_a_blocking_drain_waits_for_the_delivery_of_another_thread(in_thread):
 
     fifo = Fifo(deliver)
     assert not in_thread(lambda: fifo.put(row("a")), seconds=0.02)
-    assert entered.wait(5)
+    assert entered.wait(20)
     fifo.put(row("b"))  # left to the thread that delivers
     assert got == []
     threading.Timer(0.05, go_on.set).start()
