@@ -234,18 +234,19 @@ def test_a_signal_handler_that_logs_and_flushes(tmp_path):
         count += 1
         tracker.log({"h": float(count)}, step=count)
         tracker.flush()
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # not periodic: a slow machine would interrupt the handler itself
 
     before = signal.signal(signal.SIGALRM, handler)
     began = time.monotonic()
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
         for step in range(3000):
             tracker.log({"x": float(step)}, step=step)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     tracker.finish()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert points(tmp_path / "r") == [(step, step) for step in range(3000)]
     assert count > 10
     assert sorted(value for _, value in points(tmp_path / "r", "h")) == list(range(1, count + 1))

@@ -335,9 +335,14 @@ def test_child_that_outlives_the_parent_does_not_hold_the_run(tmp_path):
 def test_log_in_a_signal_handler_does_not_hang(tmp_path):
     """A handler that logs while the main thread logs ends, and both rows are whole."""
     tracker = LocalTracker(tmp_path)
-    previous = signal.signal(signal.SIGALRM, lambda *_: tracker.log({"handler": 1}))
+
+    def handler(*_):
+        tracker.log({"handler": 1})
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # not periodic: a slow machine would interrupt the handler itself
+
+    previous = signal.signal(signal.SIGALRM, handler)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
         for n in range(3000):
             tracker.log({"n": n})
     finally:
