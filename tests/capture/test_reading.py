@@ -43,6 +43,14 @@ def test_wide_numbers(read, kind):
         assert read([jnp.asarray(values)])[1] == dict(zip(NAMES, values.tolist(), strict=True))
 
 
+def test_a_vector_that_is_not_in_one_piece(read):
+    """Every other number of a NumPy array is read as it is, first or later."""
+    apart = np.arange(6, dtype=np.float32)[::2]
+    assert [read([one])[1]["b"] for one in (apart, apart.copy(), apart)] == [2.0] * 3
+    other = row_reader(NAMES, [number_at(at) for at in range(3)], None)
+    assert [other([one])[1]["b"] for one in (apart.copy(), apart)] == [2.0] * 2
+
+
 def test_not_a_number(read):
     """What is not finite comes as it is."""
     assert str(read([jnp.array([jnp.nan, jnp.inf, -jnp.inf])])[1]) == "{'a': nan, 'b': inf, 'c': -inf}"

@@ -44,3 +44,30 @@ def test_an_interrupted_write_is_gone_on_with(tmp_path, left):
     rows = [(one["_step"], one["x"]) for one in read_rows(tmp_path / "run")]
     assert rows == [(number, float(number)) for number in range(6 if left else 5)]
     tracker.finish()
+
+
+class Disturbed(deque):
+    """Calls in the midst of which a signal handler logs a row."""
+
+    handler = staticmethod(lambda: None)
+
+    def __iter__(self):
+        for number, call in enumerate(super().__iter__()):
+            if number == 3:
+                self.handler()
+            yield call
+
+
+def test_a_row_of_a_signal_handler_has_a_step_of_its_own(tmp_path):
+    """A handler that logs to the directory itself while rows are handed over: each row has a step of its own."""
+    tracker = LocalTracker(tmp_path / "run")
+    calls = Disturbed(map(row_of, range(5)))
+    handled = iter([-1.0])
+    calls.handler = lambda: [tracker.log({"x": value}) for value in handled]
+    tracker.take_rows(calls)
+    tracker.finish()
+    rows = read_rows(tmp_path / "run")
+    assert [one["_step"] for one in rows] == list(range(6))
+    assert [one["x"] for one in rows] == [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    assert not any("_patch" in one for one in rows)
+    assert len(calls) == 0

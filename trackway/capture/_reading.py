@@ -79,7 +79,7 @@ def _reader_of_one(names: tuple[str, ...], step: int | None) -> RowReader:
             numbers = _fastest(buffers[0])
         try:
             row = Row(zip(names, numbers(buffers[0]), strict=False))  # there may be more: a step that is shown
-        except BufferError:
+        except (BufferError, ValueError):
             row = Row(zip(names, _by_numpy(buffers[0]), strict=False))
         row.flat = True
         return step, row
@@ -99,7 +99,7 @@ def _fastest(vector: Any) -> _Numbers:
     unpack = struct.Struct(f"{vector.size}{code}").unpack_from
     try:
         unpack(vector)
-    except BufferError:  # it is on another device, or on several
+    except (BufferError, ValueError):  # it is on another device, on several, or not in one piece
         return _by_numpy
     return unpack
 

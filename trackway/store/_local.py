@@ -213,30 +213,37 @@ class LocalTracker(RecordTracker):
         """
         if self._shut:
             return
-        output, begun = self._output, begun_at()
-        rows: list[tuple[int, float, Row]] = []
-        made = 0
+        output = self._output
         with self._lock:
-            following = output.next_step
-            for call in calls:
-                row, step = call.payload, call.kwargs.get("step")
-                if not row or not row.flat or row.downgrades or call.method != "log" or call.pending:
+            while True:
+                following = output.next_step
+                made, rows = self._plain_rows(calls, following)
+                if not rows or output.take_all(rows, following=following):
                     break
-                number = following if step is None else step
-                if number > MAX_STEP:
-                    break
-                made += 1
-                if row is output.latest:  # Ctrl+C came before those up to this one were taken off
-                    rows, following = [], output.next_step
-                    continue
-                rows.append((number, begun, row))
-                following = number + 1
-            if rows:
-                output.take_all(rows)
             for _ in range(made):
                 calls.popleft()
             output.write_batch()
         self.tell()
+
+    def _plain_rows(self, calls: deque[Call], following: int) -> tuple[int, list[tuple[int, float, Row]]]:
+        """Return how many of *calls* are rows of numbers, and those still to be taken; steps are *following* and on."""
+        latest, begun = self._output.latest, begun_at()
+        rows: list[tuple[int, float, Row]] = []
+        made, number = 0, following
+        for call in calls:
+            row, step = call.payload, call.kwargs.get("step")
+            if not row or not row.flat or row.downgrades or call.method != "log" or call.pending:
+                break
+            number = number if step is None else step
+            if number > MAX_STEP:
+                break
+            made += 1
+            if row is latest:  # Ctrl+C came before those up to this one were taken off
+                rows, number = [], following
+                continue
+            rows.append((number, begun, row))
+            number += 1
+        return made, rows
 
     @property
     def append(self) -> Callable[[int, float, Row], bool]:

@@ -52,7 +52,7 @@ class Output:
         next_step: The step of a row that comes without one.
         last_step: The highest step of the attempt before, as the file was opened; None for a file without rows.
         accepted: Rows taken over.
-        latest: The row that `append` has taken last.
+        latest: The row that was taken last.
         refused: Rows that came after the end and were not counted yet.
     """
 
@@ -158,9 +158,6 @@ class Output:
         """Take one row that is not empty, to be written by `write_batch`, or a fifth of a second later.
 
         Where Ctrl+C comes in the midst of it, the row is taken if it is `latest`.
-
-        Raises:
-            StepError: if *step* does not fit in 64 bits.
         """
         kept = self.media.store(row, step) if row.has_media else row
         if not self._begun:
@@ -171,16 +168,24 @@ class Output:
         self.latest = row
         self._batch.append((step, begun, kept))
 
-    def take_all(self, rows: list[tuple[int, float, Row]]) -> None:
-        """Take several rows with numbers only likewise, at least one: steps, times and values."""
+    def take_all(self, rows: list[tuple[int, float, Row]], *, following: int) -> bool:
+        """Take several rows with numbers only likewise, at least one: steps, times and values.
+
+        Returns:
+            False if `next_step` is not *following*, from which their steps were made: a signal handler has logged a
+            row since. Then none is taken.
+        """
         if not self._begun:
             self._begin(rows[0][0])
         count, (last_step, _, latest) = len(rows), rows[-1]
         # nothing comes between these: they call nothing after which Python would look for signals
+        if self.next_step != following:
+            return False
         self.accepted += count
         self.next_step = last_step + 1
         self.latest = latest
         self._batch += rows
+        return True
 
     def write_batch(self) -> None:
         """Write the rows that were taken; the caller holds the lock."""
