@@ -53,11 +53,13 @@ def _for_pair(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "out_shardings": (kwargs["out_shardings"], None)} if "out_shardings" in kwargs else kwargs
 
 
-def _failed(error: Exception) -> None:
-    """Say why a row could not be delivered; raises what the caller is to have, once more."""
-    if isinstance(error, FatalTrackerError | TrackwayWarning):
-        raise error
-    _notices.log_once(("jit", type(error)), f"a row of a compiled function is lost: {error} (shown once)", error)
+def _log(packed: Packed) -> None:
+    try:
+        deliver(packed)
+    except (FatalTrackerError, TrackwayWarning):
+        raise
+    except Exception as error:
+        _notices.log_once(("jit", type(error)), f"a row of a compiled function is lost: {error} (shown once)", error)
 
 
 @final
@@ -88,10 +90,7 @@ class Jitted(Generic[P, T]):
             return cast("T", self._silent(*args, **kwargs))  # type: ignore[misc]
         result: T
         result, packed = self._logging(*args, **kwargs)  # type: ignore[misc]
-        try:
-            deliver(packed)
-        except Exception as error:
-            _failed(error)
+        _log(packed)
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -135,10 +134,7 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it, and log."""
         result, packed = self._compiled(*args, **kwargs)
-        try:
-            deliver(packed)
-        except Exception as error:
-            _failed(error)
+        _log(packed)
         return result
 
     def __getattr__(self, name: str) -> Any:
