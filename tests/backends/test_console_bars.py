@@ -34,7 +34,7 @@ def _terminal(program, width=100):
             break
         received += block
     os.close(master)
-    assert process.wait(10) == 0, received.decode(errors="replace")
+    assert process.wait(20) == 0, received.decode(errors="replace")
     return received.decode()
 
 

@@ -23,7 +23,7 @@ class Slow(Place):
     def rows(self, entries, config):
         """Wait, then take them."""
         self.writing.set()
-        assert self.go.wait(10)
+        assert self.go.wait(20)
         self.entries += entries
 
     def alerts(self, alerts):
@@ -43,7 +43,7 @@ def test_a_flush_behind_what_was_put_during_a_write_comes_back():
     sender = Sender(place, Ledger("trackio"))
     try:
         sender.put(Entry(0, {}, "", "a"))
-        assert place.writing.wait(10)
+        assert place.writing.wait(20)
         sender.put(Entry(1, {}, "", "b"))
         place.go.set()
         assert wait_for(lambda: len(place.entries) == 2)

@@ -127,7 +127,7 @@ def test_each_tracker_gets_its_own():
         with current_tracker(tracker):
             x = slow(jnp.float32(start))
             for _ in range(20):
-                turn.wait(10)
+                turn.wait(20)
                 x = step_fn(x)
 
     in_threads(*[lambda t=t, s=s: work(t, s) for t, s in zip(trackers, (0, 100), strict=True)])

@@ -227,7 +227,7 @@ def test_hooks_serial_calls_one_at_a_time():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(20)
     assert max(most) == 1
     assert (seen.count("a"), seen.count("nested")) == (20, 20)
 

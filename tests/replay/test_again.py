@@ -167,7 +167,7 @@ def test_a_running_run_is_followed_to_its_end(tmp_path):
     assert wait_for(lambda: len(read_rows(copy)) > 40)
     assert not reports
     run.finish()
-    thread.join(10)
+    thread.join(20)
     assert repr(read_rows(copy)) == repr(read_rows(tmp_path / "runs/live"))
     assert (StoredRun(copy).state, StoredRun(copy).summary["best"]) == ("finished", 0.5)
     assert (reports[0].rows, reports[0].state) == (50, "finished")

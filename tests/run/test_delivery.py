@@ -158,6 +158,28 @@ def test_the_next_start_delivers_what_an_absent_service_missed(tmp_path, caplog)
     assert third.rows == [(51, {"x": 51})]
 
 
+@pytest.mark.parametrize("back", [True, False])
+def test_the_last_row_is_tried_once_more_at_the_end(tmp_path, caplog, back):
+    """A row that failed, too few of them to count as an outage, is delivered at the end, or by the next start."""
+    service = Service()
+    with start(tmp_path, service) as run:
+        run.log({"x": 0}, step=0, commit=True)
+        run.flush()
+        service.up.clear()
+        run.log({"x": 1}, step=1, commit=True)
+        until(lambda: run.report().trackers[0].failed)
+        run.log_summary({"y": 2})  # whatever comes of that
+        if back:
+            service.up.set()
+    report = run.report().trackers[0]
+    assert (report.delivered, report.pending) == ((2, 0) if back else (1, 1))
+    assert ("1 rows could not be delivered" in caplog.text) is not back
+    again = Service()
+    with start(tmp_path, again) as run:
+        run.log({"x": 2})
+    assert [step for step, _ in service.rows + again.rows] == [0, 1, 2]
+
+
 def test_a_service_that_says_what_it_lacks_gets_that(tmp_path):
     """What a service says of itself goes before what was noted here; a new one gets the whole run."""
     with start(tmp_path, Service()) as run:

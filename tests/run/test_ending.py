@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -23,6 +24,14 @@ from trackway.tracker import BackgroundTracker
 from trackway.tracker._isolation import RequiredTracker
 
 DESCRIPTORS = Path("/proc/self/fd")
+
+
+def _waits(thread):
+    """Return whether *thread* is waiting for an event."""
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None and frame.f_code is not threading.Event.wait.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _handling(number, handler):
@@ -95,7 +104,7 @@ def test_concurrent_callers_get_the_same_end(tmp_path):
     for thread in threads:
         thread.start()
     assert entered.wait(20)
-    assert all(thread.is_alive() for thread in threads)
+    assert wait_for(lambda: all(map(_waits, threads)))
     release.set()
     for thread in threads:
         thread.join(20)

@@ -246,8 +246,8 @@ def test_a_slow_backend_in_the_background_holds_nobody_up(tmp_path):
     thread.start()
     assert not flushed.wait(0.05)
     slow.release()
-    assert flushed.wait(10)
-    thread.join(10)
+    assert flushed.wait(20)
+    thread.join(20)
     assert len(recorder.rows) == 19
     run.finish()
     assert recorder.rows == [(step, {"x": step}) for step in range(20)]

@@ -46,7 +46,7 @@ def begin(run, late):
 
     yield start
     for thread in threads:
-        thread.join(10)
+        thread.join(20)
         assert not thread.is_alive()
 
 
@@ -126,7 +126,7 @@ def test_under_the_policy_error_a_late_step_raises_where_it_is_delivered(late, b
         ended = begin(flush)
         assert array.asked.wait(20)  # so that nobody else delivers it
         array.arrive()
-        assert ended(5)
+        assert ended(20)
         assert told
         run.log({"y": 1})
     assert recorder.rows == [(5, {"x": 1, "y": 1})]
@@ -145,7 +145,7 @@ def test_only_the_ninth_row_waits(run, recorder, late, begin):
     assert not ended(0)
     for array in arrays[:5]:
         array.arrive()
-    assert ended(5)
+    assert ended(20)
     assert recorder.rows == [(step, {"x": [float(step)] * 1025}) for step in range(5)]
 
 
@@ -160,7 +160,7 @@ def test_sixty_four_rows_of_few_values_wait_together(run, recorder, late, begin)
     assert not ended(0)
     for array in arrays[:64]:
         array.arrive()
-    assert ended(5)
+    assert ended(20)
     assert recorder.rows[:33] == [(step, {"x": float(step)}) for step in range(33)]
 
 
@@ -209,7 +209,7 @@ def test_what_speaks_of_everything_logged_waits_for_late_values(run, recorder, l
     assert array.asked.wait(20)
     assert not ended(0)
     array.arrive()
-    assert ended(5)
+    assert ended(20)
     assert answers == [gives]
     assert recorder.rows == [(4, {"x": 0.5}), (5, {"y": 1})]
 
@@ -304,7 +304,7 @@ def test_an_artifact_is_stored_before_the_call_returns(run, recorder, late, begi
     assert array.asked.wait(20)
     assert not ended(0)
     array.arrive()
-    assert ended(5)
+    assert ended(20)
     assert (recorder.rows, recorder.artifacts) == ([(0, {"x": 0.5})], [("weights.bin", None, b"w")])
 
 
@@ -321,7 +321,7 @@ def test_a_block_ends_with_everything_delivered(tmp_path, late, begin):
     assert array.asked.wait(20)
     assert not ended(0)
     array.arrive()
-    assert ended(5)
+    assert ended(20)
     assert recorder.rows == [(0, {"x": 0.5}), (1, {"y": 1})]
 
 

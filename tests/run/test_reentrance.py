@@ -103,13 +103,13 @@ MEET = """
         def callback(row):
             if "x" in row:
                 entered.set()
-                opened.wait(10)
+                opened.wait(20)
                 call(run)
 
         run.on_commit(callback)
         thread = threading.Thread(target=lambda: run.log({"x": 0}), daemon=True)
         thread.start()
-        entered.wait(10)
+        entered.wait(20)
         run.log({"y": late})
         late.ready = True
         while run.report().rows < 2:  # until the run's own thread has committed it, and has to tell it

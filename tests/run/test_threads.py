@@ -19,7 +19,7 @@ def _in_threads(work):
     ready = threading.Barrier(THREADS)
 
     def begin(number):
-        ready.wait(10)
+        ready.wait(20)
         work(number)
 
     threads = [threading.Thread(target=begin, args=(number,)) for number in range(THREADS)]

@@ -245,17 +245,17 @@ def test_log_does_not_wait_for_the_summary_of_many_names(tmp_path):
     summary = Summary()
     summary.update({f"m{n}": float(n) for n in range(9_000)})
     summary.update({"layer": {f"m{n}": {"x": float(n)} for n in range(100_000)}})
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(1000):
         summary.freeze()
-    assert time.perf_counter() - started < 0.1
+    assert time.thread_time() - started < 0.1
     last, _ = summary.freeze()
     before = json.dumps(last)
     durations = []
     for n in range(3):
-        started = time.perf_counter()
+        started = time.thread_time()
         summary.update({"m1": -1.0, "layer": {"m1": {"x": -1.0}, "new": n}})
-        durations.append(time.perf_counter() - started)
+        durations.append(time.thread_time() - started)
     assert min(durations[1:]) < 0.002  # the first one pays for the copy
     assert json.dumps(last) == before
     assert summary.snapshot()["layer"]["m1"] == {"x": -1.0}

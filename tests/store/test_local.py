@@ -248,7 +248,7 @@ def test_killed_process_loses_no_row(tmp_path):
     )
     assert process.stdout.readline() == b"logged\n"
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
     assert [row["_step"] for row in read_rows(tmp_path)] == list(range(1000))
     assert _json(tmp_path / "run.json")["state"] == "running"
     with LocalTracker(tmp_path) as tracker:
@@ -321,7 +321,7 @@ def test_child_that_outlives_the_parent_does_not_hold_the_run(tmp_path):
     )
     child = int(process.stdout.readline())
     try:
-        process.wait(10)
+        process.wait(20)
         with (tmp_path / "metrics.jsonl").open("ab") as file:
             file.write(b'{"torn')
         with LocalTracker(tmp_path) as tracker:

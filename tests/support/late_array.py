@@ -34,7 +34,7 @@ class Late:
 
     def __array__(self, dtype=None, copy=None):
         self.asked.set()
-        assert self._arrived.wait(10)
+        assert self._arrived.wait(20)
         if self.fail:
             raise RuntimeError("the device is gone")
         return self._value

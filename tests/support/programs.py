@@ -74,7 +74,7 @@ def errors_of(process: subprocess.Popen[str]) -> str:
     return process.communicate(timeout=20)[1]
 
 
-def wait_for(condition: Any, seconds: float = 5.0) -> bool:
+def wait_for(condition: Any, seconds: float = 20.0) -> bool:
     """Wait until *condition* holds; return whether it came to that."""
     deadline = time.monotonic() + seconds
     while not condition():

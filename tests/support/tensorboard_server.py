@@ -33,7 +33,7 @@ def serve(logdir: str | Path, *, timeout: float = 60.0) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -54,7 +54,7 @@ def get(url: str, path: str, body: Any = None, **query: Any) -> Any:
     full = f"{url}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(full, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=30) as response:
         content = response.read()
         return json.loads(content) if "json" in response.headers.get("Content-Type", "") else content
 

@@ -85,7 +85,7 @@ class Served:
     def stop(self) -> None:
         """End it, as a machine that goes down does."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(20)
 
 
 def free_port() -> int:

@@ -42,7 +42,7 @@ class LateArray:
         error, self.error = self.error, None
         if error is not None:
             raise error
-        if not self._arrived.wait(5):
+        if not self._arrived.wait(20):
             self.waited_in_vain = True
         return self._value
 
@@ -67,7 +67,7 @@ def in_thread():
     """Return a function that runs another on a thread and says whether it ended; all have at the end of the test."""
     threads = []
 
-    def run(work, seconds=5.0):
+    def run(work, seconds=20.0):
         thread = threading.Thread(target=work, daemon=True)
         threads.append(thread)
         thread.start()
@@ -76,5 +76,5 @@ def in_thread():
 
     yield run
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
         assert not thread.is_alive()

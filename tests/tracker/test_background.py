@@ -216,7 +216,7 @@ def test_a_forked_child_is_a_noop_even_in_the_middle_of_work():
             tracker.flush()
             tracker.finish()
             os._exit(0)
-        codes.append(_exit_code(child, seconds=3))
+        codes.append(_exit_code(child, seconds=20))
     stop.set()
     for thread in threads:
         thread.join(20)

@@ -121,17 +121,17 @@ def test_flush_from_the_tracker_itself_does_not_wait_for_itself():
     inner.outer.log({"a": 1})
     inner.outer.finish()
     assert inner.rows == 1
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 15
 
 
 def test_bounds_of_several_hanging_trackers_do_not_add_up():
     """A composite of three hanging members finishes within the bound of one."""
     hanging = [SlowTracker(seconds=None) for _ in range(3)]
-    composite = CompositeTracker(BackgroundTracker(h, BackgroundPolicy(finish_timeout=0.5)) for h in hanging)
+    composite = CompositeTracker(BackgroundTracker(h, BackgroundPolicy(finish_timeout=3)) for h in hanging)
     composite.log({"a": 1}, step=0)
     start = time.monotonic()
     composite.finish()
-    assert time.monotonic() - start < 1.2
+    assert time.monotonic() - start < 6
     for tracker in hanging:
         tracker.release()
 

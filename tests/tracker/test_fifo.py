@@ -7,6 +7,7 @@ import threading
 import weakref
 
 import pytest
+from programs import wait_for
 
 from trackway.errors import FatalTrackerError
 from trackway.tracker import Call
@@ -34,7 +35,7 @@ class Rows:
 
     def calls(self):
         """Return the rows."""
-        assert self._ready.wait(10)
+        assert self._ready.wait(20)
         self.asked += 1
         if self.error is not None:
             raise self.error
@@ -103,6 +104,7 @@ def test_put_waits_only_beyond_the_bound(got, late, in_thread):
     fifo.put(row("r3", arrays[3]))
     assert (got, len(fifo)) == (["r0"], 3)
     assert not in_thread(lambda: fifo.put(row("r4", arrays[4])), seconds=0.05)
+    assert wait_for(lambda: len(fifo) == 4)
     for array in arrays:
         array.arrive()
     fifo.drain(block=True)
@@ -269,7 +271,7 @@ def test_rows_of_each_thread_stay_in_order(late):
         thread.start()
     array.arrive()
     for thread in threads:
-        thread.join(10)
+        thread.join(20)
     fifo.drain(block=True)
     assert len(got) == 801
     for n in range(4):
@@ -282,7 +284,7 @@ def test_a_blocking_drain_waits_for_the_delivery_of_another_thread(in_thread):
 
     def deliver(call):
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(20)
         got.extend(call.payload)
 
     fifo = Fifo(deliver)
@@ -370,7 +372,7 @@ def test_rows_put_lazily_wait_up_to_the_bound(fifo, got, small, bound):
     thread.start()
     for one in rows[: bound // 2 + 1]:
         one.arrive()
-    thread.join(10)
+    thread.join(20)
     assert not thread.is_alive()
     assert got == [f"{number}" for number in range(bound // 2 + 1)]
     assert len(fifo) == bound // 2

@@ -220,7 +220,7 @@ def test_threads_share_the_queue_of_a_tracker(tracker, late):
         thread.start()
     array.arrive()
     for thread in threads:
-        thread.join(10)
+        thread.join(20)
     log({"last": 1})
     tracker.flush()
     rows = values(tracker)
@@ -274,7 +274,7 @@ class Rows:
 
     def calls(self):
         """Return the rows."""
-        assert self.arrived.wait(10)
+        assert self.arrived.wait(20)
         return [Call("log", (payload,), {"step": None}) for payload in self.payloads]
 
 

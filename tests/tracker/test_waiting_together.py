@@ -40,7 +40,7 @@ class Rows:
         """Return the row."""
         if self.error is not None:
             raise self.error
-        assert self._ready.wait(10)
+        assert self._ready.wait(20)
         return [row(self.names[0])]
 
 
@@ -238,7 +238,7 @@ def test_the_bound_counts_rows(fifo, got):
     thread.start()
     for one in rows[: BOUND - TOGETHER]:
         one.arrive()
-    thread.join(10)
+    thread.join(20)
     assert not thread.is_alive()
     assert (got, len(fifo)) == (numbered(BOUND - TOGETHER), TOGETHER + 1)
     for one in rows:
@@ -273,7 +273,7 @@ def test_an_owner_with_a_thread_of_its_own(fifo, got):
             fifo.add(one, joinable=True)
         one.arrive()
     stop.set()
-    thread.join(10)
+    thread.join(20)
     assert not thread.is_alive()
     assert (got, len(fifo)) == (numbered(300), 0)
 
@@ -302,7 +302,7 @@ def test_rows_of_several_threads(got):
     for thread in threads:
         thread.join(20)
     computed.put(None)
-    device.join(10)
+    device.join(20)
     fifo.drain(block=True)
     assert len(got) == len(set(got)) == 3 * (300 + 43)
     for letter in "abc":

@@ -108,11 +108,15 @@ class Worker:
         """Make *call*, unless the tracker is given up, and deal with what comes of it."""
         if call.is_row and self._is_late():
             return
+        if call.method == "finish" and self._failed is not None:
+            self._sit_out(self._failed)  # too few to have been tried again so far
         if self._given_up and call.method not in _LAST:
             self._staging.release(call)
             self._ledger.drop(call.method, f"given up after {self._failed_in_a_row} failed calls in a row")
         elif self._make(call):
-            self._failed_in_a_row, self._failed = 0, None
+            self._failed_in_a_row = 0
+            if call.is_row:  # the tracker works, and it is the row that it did not take
+                self._failed = None
             self._note(call)
         else:
             self._count_failure(call)
@@ -196,11 +200,12 @@ class Worker:
         self._failed = None
         self.dealt_with -= failed.count
         self.out = True
-        _notices.logger.warning(
-            "%s: %d calls in a row failed; its rows wait in the run directory, and it is tried again now and then",
-            self._name,
-            self._failed_in_a_row,
-        )
+        if not self._ending.is_set():
+            _notices.logger.warning(
+                "%s: %d calls in a row failed; its rows wait in the run directory, and it is tried again now and then",
+                self._name,
+                self._failed_in_a_row,
+            )
         delay = _FIRST_DELAY
         while True:
             ends = self._ending.wait(delay)
