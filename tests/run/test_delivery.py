@@ -180,6 +180,21 @@ def test_the_last_row_is_tried_once_more_at_the_end(tmp_path, caplog, back):
     assert [step for step, _ in service.rows + again.rows] == [0, 1, 2]
 
 
+def test_what_is_superseded_is_not_tried_once_more(tmp_path):
+    """A row that failed before its run went back behind it does not follow at the end."""
+    service = Service()
+    with start(tmp_path, service) as run:
+        run.log({"x": 0}, step=0, commit=True)
+        run.flush()
+        service.up.clear()
+        run.log({"x": 1}, step=1, commit=True)
+        until(lambda: run.report().trackers[0].failed)
+        run.rewind(1)
+        service.up.set()
+    assert service.rows == [(0, {"x": 0})]
+    assert run.report().trackers[0].failed == {"log": 1}
+
+
 def test_a_service_that_says_what_it_lacks_gets_that(tmp_path):
     """What a service says of itself goes before what was noted here; a new one gets the whole run."""
     with start(tmp_path, Service()) as run:

@@ -115,7 +115,7 @@ class Worker:
             self._ledger.drop(call.method, f"given up after {self._failed_in_a_row} failed calls in a row")
         elif self._make(call):
             self._failed_in_a_row = 0
-            if call.is_row:  # the tracker works, and it is the row that it did not take
+            if call.is_row or call.method == "rewind":  # it works; it was the rows, or they are superseded
                 self._failed = None
             self._note(call)
         else:
