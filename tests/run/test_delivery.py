@@ -158,16 +158,21 @@ def test_the_next_start_delivers_what_an_absent_service_missed(tmp_path, caplog)
     assert third.rows == [(51, {"x": 51})]
 
 
+def log_two(run, service):
+    """Log two rows, the second of which fails, too few for an outage."""
+    run.log({"x": 0}, step=0, commit=True)
+    run.flush()
+    service.up.clear()
+    run.log({"x": 1}, step=1, commit=True)
+    until(lambda: run.report().trackers[0].failed)
+
+
 @pytest.mark.parametrize("back", [True, False])
 def test_the_last_row_is_tried_once_more_at_the_end(tmp_path, caplog, back):
-    """A row that failed, too few of them to count as an outage, is delivered at the end, or by the next start."""
+    """A row that failed is delivered at the end or, where that fails, too, by the next start."""
     service = Service()
     with start(tmp_path, service) as run:
-        run.log({"x": 0}, step=0, commit=True)
-        run.flush()
-        service.up.clear()
-        run.log({"x": 1}, step=1, commit=True)
-        until(lambda: run.report().trackers[0].failed)
+        log_two(run, service)
         run.log_summary({"y": 2})  # whatever comes of that
         if back:
             service.up.set()
@@ -184,11 +189,7 @@ def test_what_is_superseded_is_not_tried_once_more(tmp_path):
     """A row that failed before its run went back behind it does not follow at the end."""
     service = Service()
     with start(tmp_path, service) as run:
-        run.log({"x": 0}, step=0, commit=True)
-        run.flush()
-        service.up.clear()
-        run.log({"x": 1}, step=1, commit=True)
-        until(lambda: run.report().trackers[0].failed)
+        log_two(run, service)
         run.rewind(1)
         service.up.set()
     assert service.rows == [(0, {"x": 0})]
