@@ -156,7 +156,7 @@ def test_the_callers_row_is_not_changed(tracker):
 
 
 def test_many_values_do_not_hold_up(tracker):
-    """A text of megabytes among the hyper-parameters is kept, in both places, within a second or two."""
+    """A text of megabytes among the hyper-parameters is kept, in both places, for a second or two of processor time."""
     began = time.process_time()
     tracker.log_hyperparameters({"prompt": "x y" * 1_000_000, "lr": 0.1})
     tracker.flush()
